@@ -42,14 +42,14 @@ def test_an_unknown_optimizer_is_an_error_that_lists_the_known():
     assert "unknown optimizer 'adamm'; known are lazy_adam" in done.stderr
 
 
-def agreement_of_two_sides(kind, equal_rows):
+def check_agreement_of_two_sides(equal_rows):
     tables = Tables(features=2, rows_per_table=20, dim=3, optimizer="lazy_adam")
     batches = ids.make_batches(Bags(batch=6, hotness=3, exponent=1.1), 2, 20, count=2, seed=5)
     with graph_and_session() as session:
         ours, theirs = SokSide(tables), TensorFlowSide(tables)
         rotation = RotatingBatches(batches)
         gradients = [tf.ones([6, 3]), tf.fill([6, 3], 2.0)]
-        targets = [side.targets(kind, rotation.features, gradients) for side in (ours, theirs)]
+        targets = [side.targets("sparse", rotation.features, gradients) for side in (ours, theirs)]
         initialize(session)
         if equal_rows:
             ours.copy_rows(session, theirs)
@@ -57,12 +57,12 @@ def agreement_of_two_sides(kind, equal_rows):
 
 
 def test_sides_with_equal_rows_agree_before_and_after_training():
-    agreement_of_two_sides("sparse", equal_rows=True)
+    check_agreement_of_two_sides(equal_rows=True)
 
 
 def test_sides_with_different_rows_are_refused():
     with pytest.raises(AssertionError, match="before training"):
-        agreement_of_two_sides("sparse", equal_rows=False)
+        check_agreement_of_two_sides(equal_rows=False)
 
 
 def test_ids_are_skewed_and_bags_have_the_hotness_asked_for():

@@ -167,7 +167,6 @@ def test_a_link_that_builds_on_something_else(tmp_path):
     manifest["chain"][1]["crc32"] = crc
     checkpoint_files.write_manifest(last.folder, manifest)
     assert any("builds on other checkpoints" in line for line in found(last.folder))
-    del first
 
 
 def test_the_search_goes_on_after_a_damaged_table(tmp_path, capsys):

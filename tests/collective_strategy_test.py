@@ -34,7 +34,7 @@ def changed_methods():
     ]
 
 
-def train(optimizer=None, clip=None):
+def train(clip=None):
     """Rows and dense weights after some steps of a small model in a fresh graph."""
     with tf.Graph().as_default(), v1.Session() as session:
         v1.set_random_seed(3)
@@ -42,10 +42,10 @@ def train(optimizer=None, clip=None):
         dense = v1.get_variable("dense", [2])
         rows = tf.nn.embedding_lookup(table, tf.constant([1, 5, 5], tf.int64))
         loss = tf.reduce_mean(tf.square(tf.reduce_sum(rows * dense, axis=1) - 1.0))
-        optimizer = (optimizer or v1.train.AdagradOptimizer)(0.1)
+        optimizer = v1.train.AdagradOptimizer(0.1)
         pairs = optimizer.compute_gradients(loss)
         if clip:
-            gradients, norm = tf.clip_by_global_norm([gradient for gradient, _ in pairs], clip)
+            gradients, _ = tf.clip_by_global_norm([gradient for gradient, _ in pairs], clip)
             pairs = list(zip_equal(gradients, [variable for _, variable in pairs]))
         step = optimizer.apply_gradients(pairs)
         session.run(v1.global_variables_initializer())

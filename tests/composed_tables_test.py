@@ -50,8 +50,8 @@ def test_multihash_rows_are_composed_of_quotients_and_remainders_rows(session, o
     first, second = variable.tables
     assert [first.name, second.name] == ["m_0:0", "m_1:0"]
     got = train(session, rows, v1.train.AdagradOptimizer(0.1), 2)[1]
-    for _ in range(1):  # the tables as they are now, after the last step
-        quotients, remainders, now = session.run([first, second, rows])
+    # The tables as they are after the last step.
+    quotients, remainders, now = session.run([first, second, rows])
     q, r = quotients[IDS // 5], remainders[IDS % 3]
     wanted = {"add": q + r, "mul": q * r, "concat": np.concatenate([q, r], axis=1)}[operation]
     np.testing.assert_allclose(now, wanted, rtol=1e-6)
@@ -159,15 +159,14 @@ def test_wrong_multihash_variables():
         fc.embedding_column(deeprec.categorical_column_with_multihash("c", [2, 2]), 4)
 
 
-def dynamic(session_of_tables, blocks=3, dim=2):
-    del session_of_tables
+def dynamic(blocks=3, dim=2):
     return deeprec.get_dynamic_dimension_embedding_variable(
         "d", dim, blocks, initializer=v1.ones_initializer()
     )
 
 
 def test_ids_use_their_number_of_blocks(session):
-    variable = dynamic(session)
+    variable = dynamic()
     ids = tf.constant([5, -5, 2**40, 5], tf.int64)
     rows = v1.nn.embedding_lookup(variable, ids, blocknums=tf.constant([1, 0, 3, 2]))
     assert rows.shape.as_list() == [4, 6]
@@ -184,7 +183,7 @@ def test_ids_use_their_number_of_blocks(session):
 
 
 def test_all_blocks_are_a_row_of_an_embedding_variable(session):
-    variable = dynamic(session, blocks=2, dim=4.0)
+    variable = dynamic(blocks=2, dim=4.0)
     whole = sok.EmbeddingVariable("whole", 8, initializer="ones")
     ids = tf.constant([0, 1, 2, 5, 6, -7], tf.int64)
     blocks = v1.nn.embedding_lookup(variable, ids, blocknums=tf.fill([6], 2))
@@ -194,7 +193,7 @@ def test_all_blocks_are_a_row_of_an_embedding_variable(session):
 
 
 def test_bags_use_the_most_blocks_of_an_id(session):
-    variable = dynamic(session, blocks=2, dim=1)
+    variable = dynamic(blocks=2, dim=1)
     ids = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([4, 6, 4], tf.int64), [2, 2])
     rows = v1.nn.embedding_lookup_sparse(
         variable, ids, None, combiner="sum", blocknums=tf.constant([1, 1, 2])
@@ -204,7 +203,7 @@ def test_bags_use_the_most_blocks_of_an_id(session):
 
 
 def test_wrong_dynamic_dimensions(session):
-    variable = dynamic(session)
+    variable = dynamic()
     with pytest.raises(ValueError, match="'d', a variable of a dynamic dimension: blocknums must be given"):
         v1.nn.embedding_lookup(variable, [1])
     with pytest.raises(ValueError, match=r"blocknums of shape \(2,\) for ids of shape \(1,\)"):

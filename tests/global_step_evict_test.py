@@ -27,7 +27,7 @@ POLICIES = {
 }
 
 
-def _global_step(kind, start=0):
+def _global_step(kind):
     """(the global step, a placeholder, an op that sets the global step to the placeholder's value)."""
     if kind == "tf.compat.v1":
         step = train.get_or_create_global_step()
@@ -45,7 +45,14 @@ def _global_step(kind, start=0):
     return step, value, v1.assign(step, value).op
 
 
+def _last_steps(prefix):
+    """The last step of each key in a checkpoint."""
+    arrays = harness.saved_tables(prefix)["table"]
+    return dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist()))
+
+
 def _told_ops():
+    """The number of ops that give a table the global step."""
     operations = v1.get_default_graph().get_operations()
     return sum(op.type == "SokTableSetGlobalStep" for op in operations)
 
@@ -100,10 +107,7 @@ def test_an_update_reads_the_step_before_it_is_counted_up(tmp_path):
         for key in range(20):
             session.run(update, {keys: [key]})
         saver.save(session, str(tmp_path / "model"))
-        arrays = harness.saved_tables(str(tmp_path / "model"))["table"]
-        assert dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist())) == {
-            19: 19,
-        }
+        assert _last_steps(str(tmp_path / "model")) == {19: 19}
 
 
 def test_tables_without_global_step_evict_do_not_get_the_global_step():
@@ -147,15 +151,9 @@ def test_ages_go_on_after_a_restart(tmp_path):
     for start in range(0, 15, 3):
         with tf.Graph().as_default():
             now = _Run(str(tmp_path), 2, **policies()).train(batches[start : start + 3], reference)
-        arrays = harness.saved_tables(str(tmp_path / f"model.ckpt-{now}"))["table"]
         want = {key: row.last_step for key, row in reference.rows.items()}
-        assert dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist())) == want
+        assert _last_steps(str(tmp_path / f"model.ckpt-{now}")) == want
     assert now == 30
-
-
-def _last_steps(prefix):
-    arrays = harness.saved_tables(prefix)["table"]
-    return dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist()))
 
 
 def _clock(prefix):

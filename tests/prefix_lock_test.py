@@ -81,7 +81,6 @@ def test_a_forked_child_neither_holds_nor_releases_its_parents_lock(prefix):
 
 def test_a_childs_copy_does_not_outlive_the_parent(prefix):
     """Like a worker that a trainer forks while it saves, and that outlives the killed trainer."""
-    workers = []
 
     def hold_and_fork():
         lock = acquire(prefix, 0)
@@ -95,11 +94,11 @@ def test_a_childs_copy_does_not_outlive_the_parent(prefix):
 
     parent = in_a_child(hold_and_fork)
     with open(prefix + ".worker") as file:
-        workers.append(int(file.read()))
+        worker = int(file.read())
     kill(parent)
     # The worker may not have run yet, and closes its copy when it does.
     acquire(prefix, 30).release()
-    os.kill(workers[0], signal.SIGKILL)
+    os.kill(worker, signal.SIGKILL)
 
 
 def test_waits_for_the_one_before(prefix):

@@ -198,7 +198,7 @@ def check_bad_inputs_are_errors_that_name_the_exchange():
     bad_splits = {
         "one number for each": [1] * (me.size + 1),
         "below zero": [2] + [0] * (me.size - 2) + [-1],
-        "more than the 2 words": [1] * me.size + [] if me.size > 2 else [1, 2],
+        "more than the 2 words": [1] * me.size if me.size > 2 else [1, 2],
         "room for 2147483647": [2**31 - 1, 1] + [0] * (me.size - 2),
     }
     for reason, bad in bad_splits.items():

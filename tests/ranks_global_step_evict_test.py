@@ -13,7 +13,6 @@ from sparse_operation_kit.core.communicator import communicator
 v1 = tf.compat.v1
 train = v1.train
 LIFE = 4
-STEPS = 12
 STRIDE = 2  # global steps per step here, because other training takes every second one
 
 
@@ -62,4 +61,4 @@ def test_rows_go_by_the_global_step_on_any_number_of_ranks(tmp_path):
         arrays = harness.saved_tables(str(tmp_path / f"model.ckpt-{last * STRIDE}"))["table"]
         want = {key: row.last_step for key, row in reference.rows.items()}
         assert dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist())) == want
-    assert last == STEPS and went > 5
+    assert went > 5
