@@ -8,17 +8,17 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.lookup import group
+
+pytestmark = pytest.mark.cases_on_gpu(4)
 
 BATCH = 8
 VOCABULARY = 20
 
 
-# Ops over ranks have no kernels for GPUs.
-@pytest.fixture(params=sized(["one op", "sharded ops"], ["one op"]))
+@pytest.fixture(params=["one op", "sharded ops"])
 def _both_ways(request, monkeypatch):
     """Lookups in one op, and in the ops for several ranks, on one rank."""
     if request.param == "sharded ops":
