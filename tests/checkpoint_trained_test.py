@@ -249,7 +249,7 @@ def test_compaction_restores_in_training(tmp_path):
     assert sum(len(block.keys) for block in row_blocks(tables[1])) == len(set(IDS.tolist()))
 
 
-def test_a_filter_of_many_elements_takes_memory_and_disk_for_those_it_has(tmp_path, capsys):
+def test_a_filter_of_many_elements_takes_memory_and_disk_for_those_it_has(tmp_path):
     """DeepRec's scripts ask for 2^30 elements, whose counters would take 87 GB."""
     admission = sok.CBFFilter(3, max_element_size=2**30, false_positive_probability=0.01)
     keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 300)

@@ -225,7 +225,7 @@ def test_an_incremental_saver_of_a_graph_without_tables(tmp_path):
         assert weight_in(session) == trained
 
 
-def test_uninstalled_arguments_are_unknown(tmp_path):
+def test_uninstalled_arguments_are_unknown():
     deeprec.uninstall()
     try:
         with tf.Graph().as_default():

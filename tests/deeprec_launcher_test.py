@@ -219,7 +219,7 @@ def test_an_absent_name_says_what_to_use_instead(tmp_path):
         (("absent.py",), 2, "absent.py': [Errno 2] No such file or directory"),
     ],
 )
-def test_what_the_launcher_says_of_its_arguments(capsys, monkeypatch, arguments, status, text):
+def test_what_the_launcher_says_of_its_arguments(capsys, arguments, status, text):
     from sparse_operation_kit.deeprec import launcher
 
     with pytest.raises(SystemExit) as exited:

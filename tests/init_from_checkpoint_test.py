@@ -81,7 +81,7 @@ def test_everything_of_a_directory(saved):
 def test_slots_come_only_where_they_are_asked_for(saved, tmp_path, optimizer_state):
     prefix, arrays = saved
     with harness.graph_and_session() as session:
-        tables, step = _model(["mine"], train.AdagradOptimizer(0.1))
+        _, step = _model(["mine"], train.AdagradOptimizer(0.1))
         sok.init_from_checkpoint(prefix, {"other": "mine"}, optimizer_state=optimizer_state)
         saver = train.Saver()
         harness.initialize(session)
@@ -92,10 +92,10 @@ def test_slots_come_only_where_they_are_asked_for(saved, tmp_path, optimizer_sta
         session.run(step)
 
 
-def test_a_saver_restores_over_it(saved, tmp_path):
+def test_a_saver_restores_over_it(saved):
     prefix, arrays = saved
     with harness.graph_and_session() as session:
-        tables, step = _model(["other"], train.AdagradOptimizer(0.1))
+        tables, _ = _model(["other"], train.AdagradOptimizer(0.1))
         sok.init_from_checkpoint(prefix, {"old/user": "other"})
         train.Saver().restore(session, prefix)
         _assert_loaded(session, tables["other"], arrays["other"])

@@ -69,7 +69,7 @@ def test_without_training_unseen_keys_read_their_initial_values_and_stay_out(kin
 @pytest.mark.parametrize("kind", ["distributed", "all2all"])
 def test_gradients_of_a_lookup_without_training_are_ignored(kind):
     with harness.graph_and_session() as session:
-        table, rows, layer = look_up(kind, 1.0, [7, 8], False)
+        table, rows, _ = look_up(kind, 1.0, [7, 8], False)
         ((gradient, _),) = SGD(1.0).compute_gradients(tf.reduce_sum(rows), var_list=[table])
         step = SGD(1.0).apply_gradients([(gradient, table)])
         seen = tf.nn.embedding_lookup(table, [7])

@@ -16,8 +16,7 @@ from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup import group
 
 DIM = 3
-KEYS = np.concatenate([harness.HOSTILE_KEYS, np.arange(5000, dtype=np.int64) * 7 - 9000])
-KEYS = np.unique(KEYS)
+KEYS = np.unique(np.concatenate([harness.HOSTILE_KEYS, np.arange(5000, dtype=np.int64) * 7 - 9000]))
 
 
 def _rank() -> int:
