@@ -12,9 +12,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 check_tensorflow_version
 if [ "${SOK_BUILD:-1}" = 1 ]; then
   "$SOK_ROOT/tools/setup.sh"
-  # Bazel prints its progress and errors, but not what it says of every build.
-  sok_bazel build --jobs="$(nproc)" --ui_event_filters=error --show_progress_rate_limit=10 --noshow_loading_progress \
-    //tools:site >&2 || fail "The build failed."
+  # Shows what is compiled, which may take minutes; nothing if all is built already.
+  log="$(mktemp)"
+  sok_bazel build --jobs="$(nproc)" --show_progress_rate_limit=10 //tools:site 2>&1 | tee "$log" |
+    { grep --line-buffered '\] Compiling' >&2 || true; } || fail "The build failed:" "$(cat "$log")"
+  rm -f "$log"
 fi
 package="$(sok_bazel_link bin)/tools/site"
 [ -d "$package" ] || fail "Nothing is built yet: run this once with SOK_BUILD=1."
