@@ -33,7 +33,7 @@ check() {  # check WHAT COMMAND...
 }
 
 cpp_files() { find cc cuda sok_ops benchmarks tests -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh'; }
-shell_files() { find tools .ci -name '*.sh' -o -path .ci/run; }
+shell_files() { find tools .ci -name '*.sh' -o -path '.ci/*'; }
 
 # Succeeds if no line of C++ and CUDA files under the folders matches; else prints the lines.
 absent() {  # absent PATTERN FOLDER...
@@ -83,7 +83,7 @@ if command -v shellcheck > /dev/null; then
   # shellcheck disable=SC2046
   check "shell rules" shellcheck --external-sources --severity=warning $(shell_files)
 fi
-# Only .ci/run installs clang; elsewhere, the check is left out if clang is missing.
+# CI installs clang; elsewhere, the check is left out if clang is missing.
 [ "${CI:-}" != true ] || install_clang
 if command -v clang++ > /dev/null; then
   check "thread safety" check_thread_safety
