@@ -61,6 +61,25 @@ def test_no_update_of_concurrent_steps_is_lost(intra_op_threads):
         assert len(found) == np.count_nonzero(counts)
 
 
+def test_a_table_made_by_several_ops_at_once_is_one_table():
+    """Each makes the table if it is missing, then inserts keys: none is lost to an op that makes it later."""
+    makers, keys = 8, sized(100, 10)
+    with harness.graph_and_session() as session:
+        # To copy the given rows takes time, so that several ops find no table before one has made it.
+        rows = np.zeros([sized(20000, 100), 8], np.float32)
+        tables = [
+            sok.EmbeddingVariable(name=f"table_{i}", dim=8, initializer=rows) for i in range(sized(16, 4))
+        ]
+        inserts = []
+        for maker in range(makers):
+            for table in tables:
+                with tf.control_dependencies([table.make_if_missing()]):
+                    ids = tf.range(keys * maker, keys * (maker + 1), dtype=tf.int64)
+                    inserts.append(tf.nn.embedding_lookup(table, ids).op)
+        session.run(inserts)
+        assert session.run([table.size() for table in tables]) == [makers * keys] * len(tables)
+
+
 def test_groups_that_share_tables_in_any_order_do_not_deadlock():
     with harness.graph_and_session(4) as session:
         tables = [sok.EmbeddingVariable(name=f"table_{i}", dim=2, initializer=0.0) for i in range(4)]

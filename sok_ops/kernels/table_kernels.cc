@@ -180,7 +180,8 @@ class InitializeTableOp : public tf::OpKernel {
                                   return tf::Status();
                                 }));
     const tf::core::ScopedUnref unref(resource);
-    resource->Replace(std::move(table));
+    // Another op may have made the table since this one looked for it, and others may have used it since.
+    if (!keep_existing_) resource->Replace(std::move(table));
   }
 
  private:
