@@ -1,7 +1,13 @@
 """Optimizers for embedding variables, and the code that lets TensorFlow's own optimizers train them."""
 
 # Importing these modules registers their replacements of TensorFlow functions.
-from sparse_operation_kit.optimizers import apply_gradients, averaged_gradients, sharded_norms  # noqa: F401
+# `utils` is a path of the original SOK, which programs may use without importing it.
+from sparse_operation_kit.optimizers import (  # noqa: F401
+    apply_gradients,
+    averaged_gradients,
+    sharded_norms,
+    utils,
+)
 from sparse_operation_kit.optimizers.adagrad_decay import AdagradDecayOptimizer
 from sparse_operation_kit.optimizers.adam import Adam
 from sparse_operation_kit.optimizers.adam_async import AdamAsyncOptimizer
