@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 import harness
 import sparse_operation_kit as sok
@@ -121,7 +122,6 @@ def test_a_second_call_with_the_same_arguments_is_harmless():
 @pytest.mark.parametrize(
     "other",
     [
-        {"global_batch_size": 17, "seed": 3},
         {"global_batch_size": 16, "seed": 4},
         {"global_batch_size": 16},
         {"global_batch_size": 16, "seed": 3, "gradient_exchange_dtype": tf.float16},
@@ -133,6 +133,28 @@ def test_a_second_call_with_other_arguments_is_an_error(other):
         with pytest.raises(ValueError, match="global_batch_size=16, seed=3"):
             sok.Init(**other)
         assert session.run(first) == b"OK"
+
+
+def test_a_second_call_may_have_another_batch_size():
+    def run(status):
+        assert session.run(status) == b"OK"
+        harness.initialize(session)
+        return session.run(rows)
+
+    of_graphs = []
+    for sizes in ([16, 1, 48], [48, 16]):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            first, *others = [sok.Init(global_batch_size=size, seed=3) for size in sizes]
+            rows = tf.nn.embedding_lookup(sok.EmbeddingVariable(name="table", dim=2), [7, 8])
+            others.append(sok.Init(global_batch_size=5, seed=3))
+            of_graphs += [run(status) for status in (first, *others)]
+    for other in of_graphs[1:]:
+        np.testing.assert_array_equal(other, of_graphs[0])
+
+
+def test_in_eager_execution_a_second_call_may_have_another_batch_size():
+    with context.eager_mode():
+        assert [sok.Init(global_batch_size=size, seed=3).numpy() for size in (16, 17)] == [b"OK"] * 2
 
 
 def test_a_session_refuses_the_init_of_another_seed():

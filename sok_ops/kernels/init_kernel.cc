@@ -17,10 +17,9 @@ enum Argument { kGlobalBatchSize, kSeed, kGradientDtype, kArguments };
 
 std::string GradientDtypeName(int64_t dtype) { return tf::DataTypeString(static_cast<tf::DataType>(dtype)); }
 
-tf::Status CheckUnchanged(const Runtime& existing, int64_t global_batch_size, uint64_t seed,
-                          tf::DataType gradient_dtype, int ranks) {
-  if (existing.global_batch_size == global_batch_size && existing.seed == seed &&
-      existing.gradient_dtype == gradient_dtype && existing.ranks == ranks) {
+// The batch size may have changed, as nothing depends on it.
+tf::Status CheckUnchanged(const Runtime& existing, uint64_t seed, tf::DataType gradient_dtype, int ranks) {
+  if (existing.seed == seed && existing.gradient_dtype == gradient_dtype && existing.ranks == ranks) {
     return tf::Status();
   }
   return tf::errors::FailedPrecondition(
@@ -51,8 +50,8 @@ class InitOp : public tf::OpKernel {
                     static_cast<tf::DataType>(words[kGradientDtype]), rank_, ranks_));
     tf::core::RefCountPtr<Runtime> existing;
     if (LookupRuntime(context, "", &existing).ok()) {
-      OP_REQUIRES_OK(context, CheckUnchanged(*existing, runtime->global_batch_size, runtime->seed,
-                                             runtime->gradient_dtype, runtime->ranks));
+      OP_REQUIRES_OK(context,
+                     CheckUnchanged(*existing, runtime->seed, runtime->gradient_dtype, runtime->ranks));
     } else {
       OP_REQUIRES_OK(context, CreateRuntime(context, std::move(runtime)));
     }
@@ -104,8 +103,8 @@ class InitHasRunOp : public tf::OpKernel {
     if (has_run) {
       // All ranks use rank 0's seed, so only rank 0 can compare its own.
       const uint64_t seed = rank_ == 0 ? static_cast<uint64_t>(words[kSeed]) : existing->seed;
-      OP_REQUIRES_OK(context, CheckUnchanged(*existing, words[kGlobalBatchSize], seed,
-                                             static_cast<tf::DataType>(words[kGradientDtype]), ranks_));
+      OP_REQUIRES_OK(
+          context, CheckUnchanged(*existing, seed, static_cast<tf::DataType>(words[kGradientDtype]), ranks_));
     }
     tf::Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &output));

@@ -30,7 +30,8 @@ REGISTER_OP("SokInitHasRun")
     .Output("has_run: bool")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
-    .Doc(R"(Whether SokInit has run in the session. FailedPrecondition if it has run with other arguments.
+    .Doc(R"(Whether SokInit has run in the session. FailedPrecondition if it has run with other arguments,
+except for the batch size.
 arguments: [3] the arguments of this rank, as for SokInit. Only rank 0 compares its seed.)");
 
 REGISTER_OP("SokTable")

@@ -70,7 +70,8 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
     The first call determines the ranks. Call `hvd.init()` before it; in processes started by `horovodrun` or
     `mpirun` the call does that itself. When the tensor first runs in a session, directly or through an
     initializer, it exchanges the arguments with the other ranks and compares them, so all ranks must run it.
-    Later runs exchange nothing. Calling Init again with the same arguments is harmless.
+    Later runs exchange nothing. Init may be called again, also for other graphs, and with another batch size,
+    on which no result depends. In the same graph, a later call returns the first one's tensor.
 
     Args:
       **kwargs: `global_batch_size`, required: samples per step over all ranks, a multiple of their number.
@@ -87,7 +88,7 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
     Raises:
       TypeError: An argument is unknown or of the wrong type.
       ValueError: `global_batch_size` is missing, below 1 or not a multiple of the number of ranks, `seed`
-        does not fit 64 bits, or Init was called before with other arguments.
+        does not fit 64 bits, or Init was called before with another `seed` or `gradient_exchange_dtype`.
       RuntimeError: A launcher started several processes, and they cannot find each other; or Horovod was
         initialized or shut down after the first call.
       ImportError: Horovod has several ranks, and there is no exchange library that fits it.
@@ -175,7 +176,8 @@ def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
     if tf.executing_eagerly():
         return _told_to_ranks(tf.constant(words, tf.int64), words)
     state = _state_of(tf.compat.v1.get_default_graph())
-    if state.status is not None and state.arguments == words:
+    # Nothing depends on the first word, the batch size.
+    if state.status is not None and state.arguments[1:] == words[1:]:
         return state.status
     # On the CPU, also if the program places its model elsewhere. Runs after the graph's earlier Init, so that
     # all ranks notice if the arguments differ.
@@ -251,12 +253,15 @@ def _check_gradient_dtype(value: Any) -> tf.DType:
 
 
 def _configure(wanted: _Configuration) -> int:
-    """Sets the process's configuration, or checks that it is the one set before; returns its seed."""
+    """Sets the process's configuration, or checks that it is the one set before; returns its seed.
+
+    The batch size may differ.
+    """
     global _configuration, _resolved_seed
     with _lock:
         if _configuration is None:
             _configuration, _resolved_seed = wanted, _as_signed(_resolve_seed(wanted.seed))
-        elif _configuration != wanted:
+        elif _configuration[1:] != wanted[1:]:
             raise ValueError(
                 f"sok.Init was called before with {_configuration}, and cannot be called with {wanted} "
                 "in one process"
