@@ -125,7 +125,9 @@ def test_a_checkpoint_without_tables(tmp_path, capsys):
     assert status == 2 and "without any embedding table" in error
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"folder": "/etc", "manifest_crc32": 1}', '{"folder": 3}'])
+@pytest.mark.parametrize(
+    "text", ['{"manifest_crc32"', '{"manifest_crc32": 1}', '{"folder": "/etc", "manifest_crc32": 1}']
+)
 def test_references_that_name_no_folder(tmp_path, capsys, text):
     tensorflow_part.write(tmp_path / "model", {"items": text}, None)
     status, _, error = run(capsys, "inspect", tmp_path / "model")
@@ -381,7 +383,7 @@ def test_compaction_that_fails_leaves_no_table(tmp_path, capsys, damage):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         save = tf.raw_ops.SaveV2(
             prefix=str(prefix),
-            tensor_names=["dense", "items/checkpoint"],
+            tensor_names=["dense", "items"],
             shape_and_slices=["", ""],
             tensors=[tf.ones([1000]), tf.constant(reference)],
         )

@@ -126,9 +126,10 @@ def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
     reader = tf.train.load_checkpoint(prefix)
     tables = {}
     for name in reader.get_variable_to_shape_map():
-        if not name.endswith("/checkpoint"):
+        text = reader.get_tensor(name)
+        if not isinstance(text, bytes) or b"manifest_crc32" not in text:
             continue
-        reference = json.loads(reader.get_tensor(name))["folder"]
+        reference = json.loads(text)["folder"]
         directory = pathlib.Path(prefix).parent
         manifest = json.loads(saved_files.named_by(directory, reference, "manifest.json").read_text())
         assert manifest["kind"] == "full", manifest
@@ -140,7 +141,7 @@ def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
             for shard in manifest["shards"]
         ]
         order = np.argsort(np.concatenate([shard["keys"] for shard in shards]))
-        tables[name[: -len("/checkpoint")]] = {
+        tables[name] = {
             array: np.concatenate([shard[array] for shard in shards])[order]
             for array in shards[0]
             if all(len(shard[array]) == len(shard["keys"]) for shard in shards)

@@ -86,7 +86,7 @@ def manifests(directory):
     found = {}
     for index in sorted(pathlib.Path(directory).glob("*.index")):
         reader = tf.train.load_checkpoint(str(index.with_suffix("")))
-        folder = json.loads(reader.get_tensor("table/checkpoint"))["folder"]
+        folder = json.loads(reader.get_tensor("table"))["folder"]
         found[index.stem] = json.loads(saved_files.named_by(directory, folder, "manifest.json").read_text())
     return found
 

@@ -192,7 +192,7 @@ def _with_reference(folder, change):
     """Writes TensorFlow's checkpoint again with another reference."""
     reader = tf.train.load_checkpoint(str(folder / "model"))
     values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    values[f"{NAME}/checkpoint"] = change(values[f"{NAME}/checkpoint"])
+    values[NAME] = change(values[NAME])
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         names = sorted(values)
         tensors = [tf.constant(values[name]) for name in names]

@@ -62,7 +62,7 @@ def test_trains_a_table_alone_with_a_number_as_rate_and_reads_between_steps(entr
 
 def _slots_of(prefix, name):
     reader = tf.train.load_checkpoint(prefix)
-    folder = json.loads(reader.get_tensor(f"{name}/checkpoint"))["folder"]
+    folder = json.loads(reader.get_tensor(name))["folder"]
     path = saved_files.named_by(pathlib.Path(prefix).parent, folder, "manifest.json")
     manifest = json.loads(path.read_text())
     return [array.partition("-")[2] for array in manifest["shards"][0]["arrays"] if array.startswith("slot-")]

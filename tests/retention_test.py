@@ -79,7 +79,7 @@ class Folder:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             fields = {"folder": _with_id(reference or ""), "manifest_crc32": 0, "steps": 0}
             value = json.dumps(fields if reference else "no object") if text is None else text
-            variable = tf.Variable(value, name="t/checkpoint")
+            variable = tf.Variable(value, name="t")
             tf.Variable(1.0, name="dense")
             session.run(variable.initializer)
             session.run(tf.compat.v1.global_variables_initializer())

@@ -1,5 +1,8 @@
 """tf.compat.v1.train.Saver: a dictionary names tables, and slots of partitioned variables are slices."""
 
+import json
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +12,7 @@ import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import checkpoint
+from sparse_operation_kit.checkpoint import references
 
 train = tf.compat.v1.train
 
@@ -44,7 +48,7 @@ def test_a_table_is_saved_and_restored_under_the_given_name(tmp_path, arguments)
         saver.restore(session, path)
         np.testing.assert_array_equal(session.run(model.rows), want[0])
         assert session.run(model.dense) == want[1] == 5.0
-    assert [name for name, _ in tf.train.list_variables(path)] == ["given/name/checkpoint", "w"]
+    assert [name for name, _ in tf.train.list_variables(path)] == ["given/name", "w"]
     # Any Saver restores it to a variable of that name, which continues with the same slots.
     with harness.graph_and_session() as session:
         model = Model("given/name", seed=5, dense="w")
@@ -63,7 +67,7 @@ def test_what_a_checkpoint_calls_a_table_is_restored_under_another_name(tmp_path
         model = Model("new", seed=3)
         train.Saver({"old": model.table, "dense": model.dense}).restore(session, path)
         np.testing.assert_array_equal(session.run(model.rows), want[0])
-        with pytest.raises(tf.errors.NotFoundError, match="Key older/checkpoint not found in checkpoint"):
+        with pytest.raises(tf.errors.NotFoundError, match="Key older not found in checkpoint"):
             train.Saver({"older": model.table}).restore(session, path)
 
 
@@ -178,3 +182,99 @@ def test_slots_of_partitioned_variables(tmp_path, use_resource):
         assert np.abs(session.run(rows) - want).max() > 0.01
         session.run(step)
         np.testing.assert_array_equal(session.run(rows), want)
+
+
+def all_trained(session, models):
+    harness.initialize(session)
+    session.run([model.step for model in models])
+    return [session.run(model.rows) for model in models]
+
+
+def _with_old_entries(path):
+    """Gives the tables' entries in a checkpoint the names that they had in earlier versions."""
+    reader = tf.train.load_checkpoint(path)
+    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    found = references.read_references(pathlib.Path(path))
+    old = {f"{reference.name}/checkpoint": values.pop(reference.key) for reference in found}
+    values.update(old)
+    names = sorted(values)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tensors = [tf.constant(values[name]) for name in names]
+        nothing = [""] * len(names)
+        session.run(
+            tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=nothing, tensors=tensors)
+        )
+
+
+def test_tensorflows_readers_find_a_table_under_its_variables_name(tmp_path):
+    """As programs do that restore what a checkpoint has."""
+    with harness.graph_and_session() as session:
+        with tf.compat.v1.variable_scope("scope"):
+            model = Model("table", seed=5)
+        want = trained(session, model)
+        path = train.Saver().save(session, str(tmp_path / "model"))
+    reader = tf.train.load_checkpoint(path)
+    assert reader.has_tensor("scope/table")
+    assert set(json.loads(reader.get_tensor("scope/table"))) == {"folder", "manifest_crc32", "steps"}
+    known = reader.get_variable_to_shape_map()
+    assert dict(tf.train.list_variables(path)) == known
+    with harness.graph_and_session() as session:
+        with tf.compat.v1.variable_scope("scope"):
+            model = Model("table", seed=5)
+        sok.EmbeddingVariable("other", dim=3)
+        found = [one for one in tf.compat.v1.global_variables() if one.op.name in known]
+        assert len(found) == len(known) == 2 and any(one is model.table for one in found)
+        harness.initialize(session)
+        train.Saver(found).restore(session, path)
+        np.testing.assert_array_equal(session.run(model.rows), want[0])
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_entries_of_earlier_versions_are_restored(tmp_path, sharded):
+    with harness.graph_and_session() as session:
+        first, second = Model("a", seed=1, dense="c"), Model("b", seed=2, dense="d")
+        saver = train.Saver(sharded=sharded)
+        want = all_trained(session, [first, second])
+        path = saver.save(session, str(tmp_path / "model"))
+        _with_old_entries(path)
+        assert [name for name, _ in tf.train.list_variables(path)] == [
+            "a/checkpoint",
+            "b/checkpoint",
+            "c",
+            "d",
+        ]
+        session.run([first.step, second.step])
+        saver.restore(session, path)
+        for rows, model in zip_equal(want, (first, second)):
+            np.testing.assert_array_equal(session.run(model.rows), rows)
+        train.Saver({"b": first.table}).restore(session, path)
+        got, expected = harness.contents_of_tables(session, [first.table, second.table])
+        np.testing.assert_array_equal(got[1], expected[1])
+        with pytest.raises(tf.errors.NotFoundError, match="Key b/c not found"):
+            train.Saver({"b/c": first.table}).restore(session, path)
+        saver.save(session, path)
+        assert [name for name, _ in tf.train.list_variables(path)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_names_that_look_like_an_entry_of_earlier_versions(tmp_path, old):
+    """A table called `t/checkpoint` beside the table `t`, and strings of the program's own."""
+    strings = {"a/checkpoint": "{", "json": '{"folder": 3}'}
+    with harness.graph_and_session() as session:
+        tables = [Model("t", seed=1, dense="c"), Model("t/checkpoint", seed=2, dense="d")]
+        words = [tf.compat.v1.get_variable(name, initializer=text) for name, text in strings.items()]
+        saver = train.Saver()
+        want = all_trained(session, tables)
+        path = saver.save(session, str(tmp_path / "model"))
+        if old:
+            _with_old_entries(path)
+        assert [entry.name for entry in checkpoint.open_checkpoint(path).tables] == ["t", "t/checkpoint"]
+        session.run([model.step for model in tables] + [word.assign("") for word in words])
+        saver.restore(session, path)
+        for rows, model in zip_equal(want, tables):
+            np.testing.assert_array_equal(session.run(model.rows), rows)
+        assert session.run(words) == [text.encode() for text in strings.values()]
+        # The first table alone is not taken for the other one.
+        path = train.Saver([tables[1].table]).save(session, str(tmp_path / "second"))
+        with pytest.raises(tf.errors.NotFoundError, match="Key t not found"):
+            train.Saver([tables[0].table]).restore(session, path)

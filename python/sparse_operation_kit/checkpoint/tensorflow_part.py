@@ -11,7 +11,7 @@ import numpy as np
 
 from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.references import REFERENCE_SUFFIX, unreadable
+from sparse_operation_kit.checkpoint.references import read_references, unreadable
 
 
 def reference(place: Path, manifest_crc32: int, steps: int) -> str:
@@ -39,10 +39,12 @@ def write(prefix: Path, references: Mapping[str, str], copy_of: Path | None) -> 
         try:
             reader = tf.train.load_checkpoint(str(copy_of))
             tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+            for replaced in read_references(copy_of):
+                del tensors[replaced.key]
+        except (tf.errors.OpError, ValueError, RuntimeError, LookupError) as error:
             raise unreadable(copy_of, error) from None
     for name, text in references.items():
-        tensors[name + REFERENCE_SUFFIX] = np.array(text.encode(), object)
+        tensors[name] = np.array(text.encode(), object)
     names = sorted(tensors)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         fed = [tf.compat.v1.placeholder(_dtype(tensors[name])) for name in names]

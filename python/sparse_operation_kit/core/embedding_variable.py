@@ -454,16 +454,14 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     optional_restore = False
 
     @property
-    def checkpoint_key(self) -> str:
-        """The name, in TensorFlow's checkpoint, of the string that says where the table's checkpoint is."""
-        return f"{self.m_var_name}/checkpoint"
-
-    @property
     def specs(self) -> list[saveable_object.SaveSpec]:
-        """The table's entry in TensorFlow's checkpoints. The wrapped methods of Savers set its value."""
+        """The table's entry in TensorFlow's checkpoints, a string that says where the table's files are.
+
+        The wrapped methods of Savers set its value.
+        """
         return [
             saveable_object.SaveSpec(
-                self._refuse_specs, "", self.checkpoint_key, tf.string, device=self.handle.device
+                self._refuse_specs, "", self.m_var_name, tf.string, device=self.handle.device
             )
         ]
 

@@ -6,16 +6,25 @@ read all entries of TensorFlow's checkpoint -> SokCheckCheckpoint; ranks agree t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.paths import path_problem
+from sparse_operation_kit.checkpoint.references import read_references
+from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.table_device import check_same_device
 from sparse_operation_kit.saver.agreement import Stages, list_of
-from sparse_operation_kit.saver.table_saveables import is_table, variable_of
+from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
+
+# The name, in a Saver's scope, of the tensor with the names of the tables' entries.
+_ENTRIES = "entries_of_tables"
 
 
 def add_load_ops(
@@ -57,6 +66,20 @@ def add_load_ops(
         return sound, loads.raise_failures()
 
 
+class _Feeding:
+    """A session that feeds some tensors in every run."""
+
+    def __init__(self, session: Any, feed: dict[tf.Tensor, Any]) -> None:
+        self._session = session
+        self._feed = feed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def run(self, fetches: Any, feed_dict: Any = None, **kwargs: Any) -> Any:
+        return self._session.run(fetches, {**self._feed, **(feed_dict or {})}, **kwargs)
+
+
 class _AlreadyRead:
     """A stand-in for a Saver builder that returns tensors which have been read already."""
 
@@ -79,22 +102,14 @@ def add_ops(
     name: str,
 ) -> tf.Operation:
     """Replaces `BaseSaverBuilder._AddRestoreOps`, which is `original`, for saveables that include tables."""
-    read = list(builder.bulk_restore(prefix, saveables, preferred_shard, restore_sequentially))
-    tables, references, others, tensors = [], [], [], []
-    position = 0
-    for saveable in saveables:
-        count = len(saveable.specs)
-        of_saveable = read[position : position + count]
-        position += count
-        if is_table(saveable):
-            tables.append(variable_of(saveable))
-            references += of_saveable
-        else:
-            others.append(saveable)
-            tensors += of_saveable
-    order = sorted(range(len(tables)), key=lambda i: tables[i].m_var_name)
+    tables = sorted(tables_of(saveables), key=lambda table: variable_of(table).m_var_name)
+    others = [saveable for saveable in saveables if not is_table(saveable)]
+    tensors = list(
+        builder.bulk_restore(prefix, others, preferred_shard, restore_sequentially) if others else []
+    )
+    references = _read_references(prefix, [name_of(table) for table in tables])
     sound, loaded = add_load_ops(
-        [tables[i] for i in order], prefix, [references[i] for i in order], after=read
+        [variable_of(table) for table in tables], prefix, references, after=[*tensors, *references]
     )
     # Nothing is assigned before all tables were checked.
     with tf.control_dependencies([sound]):
@@ -111,6 +126,18 @@ def add_ops(
     return tf.group(assigned, loaded, name=name)
 
 
+def _read_references(prefix: tf.Tensor, names: Sequence[str]) -> Sequence[tf.Tensor]:
+    """Reads the tables' entries. `restore` feeds the names that they have in old checkpoints."""
+    with tf.device("/device:CPU:0"):
+        entries = tf.compat.v1.placeholder_with_default(tf.constant(names), [len(names)], name=_ENTRIES)
+        return tf.raw_ops.RestoreV2(
+            prefix=prefix,
+            tensor_names=entries,
+            shape_and_slices=[""] * len(names),
+            dtypes=[tf.string] * len(names),
+        )
+
+
 def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save_path: Any) -> None:
     """Replaces `Saver.restore`, which is `original`: a damaged checkpoint is a DataLossError that names it.
 
@@ -118,10 +145,23 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
     input.
     """
     try:
-        original(saver, sess, save_path)
+        original(saver, _Feeding(sess, _old_entries(saver, sess.graph, os.fsdecode(save_path))), save_path)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
         if isinstance(error, tf.errors.DataLossError) and str(save_path) in error.message:
             raise
         raise tf.errors.DataLossError(
             error.node_def, error.op, f"The checkpoint {save_path} is damaged: {error.message}"
         ) from error
+
+
+def _old_entries(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str) -> dict[tf.Tensor, list[str]]:
+    """Returns what to feed for a checkpoint of an earlier version, in which entries have other names."""
+    scope = saver.saver_def.filename_tensor_name.rpartition("/")[0]
+    entries = graph.get_tensor_by_name(f"{scope}/{_ENTRIES}:0")
+    names = [name.decode() for name in tf.get_static_value(graph_ops.inputs_of(entries.op)["input"])]
+    try:
+        keys = {} if path_problem(prefix) else {one.name: one.key for one in read_references(Path(prefix))}
+    except CheckpointError:
+        return {}  # TensorFlow's reader reports the problem.
+    wanted = [keys.get(name, name) for name in names]
+    return {} if wanted == names else {entries: wanted}

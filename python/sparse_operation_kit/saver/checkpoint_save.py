@@ -70,8 +70,8 @@ class _Reference(saveable_object.SaveableObject):
     """A table's entry in TensorFlow's checkpoint: a reference to the table's own checkpoint."""
 
     def __init__(self, table: EmbeddingVariable | RenamedTable, reference: tf.Tensor) -> None:
-        spec = saveable_object.SaveSpec(reference, "", table.checkpoint_key, tf.string)
-        super().__init__(table, [spec], table.checkpoint_key)
+        spec = saveable_object.SaveSpec(reference, "", name_of(table), tf.string)
+        super().__init__(table, [spec], name_of(table))
 
 
 def add_ops(

@@ -17,17 +17,13 @@ class RenamedTable(saveable_object.SaveableObject):
     Attributes:
       table: The embedding variable.
       name: The table's name in checkpoints.
-      checkpoint_key: See `EmbeddingVariable.checkpoint_key`.
     """
 
     optional_restore = False
 
     def __init__(self, table: EmbeddingVariable, name: str) -> None:
         self.table = table
-        self.checkpoint_key = f"{name}/checkpoint"
-        spec = saveable_object.SaveSpec(
-            self._refuse, "", self.checkpoint_key, tf.string, device=table.handle.device
-        )
+        spec = saveable_object.SaveSpec(self._refuse, "", name, tf.string, device=table.handle.device)
         # With the op, TensorFlow detects if one variable is given two names.
         super().__init__(table.op, [spec], name)
 

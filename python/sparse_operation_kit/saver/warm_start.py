@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.references import read_references
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.newer_python import removeprefix, removesuffix
+from sparse_operation_kit.newer_python import removeprefix
 from sparse_operation_kit.saver.checkpoint_restore import add_load_ops
-
-_KEY = "/checkpoint"
 
 
 def init_from_checkpoint(
@@ -41,11 +41,8 @@ def init_from_checkpoint(
       tf.errors.NotFoundError: There is no checkpoint with this prefix.
     """
     prefix = _prefix(os.fspath(ckpt_dir_or_file))
-    saved = {
-        removesuffix(name, _KEY)
-        for name in tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-        if name.endswith(_KEY)
-    }
+    tf.train.load_checkpoint(prefix)  # Raises TensorFlow's error if there is none.
+    saved = {reference.name: reference.key for reference in read_references(Path(prefix))}
     variables = {
         variable.m_var_name: variable
         for variable in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
@@ -60,7 +57,7 @@ def init_from_checkpoint(
                 f"{prefix}, whose tables are: {known}"
             )
     for source, variable in pairs:
-        _replace_initializer(variable, prefix, source, optimizer_state)
+        _replace_initializer(variable, prefix, saved[source], optimizer_state)
 
 
 def _prefix(path: str) -> str:
@@ -100,12 +97,10 @@ def _pairs(
     return pairs
 
 
-def _replace_initializer(
-    variable: EmbeddingVariable, prefix: str, source: str, optimizer_state: bool
-) -> None:
+def _replace_initializer(variable: EmbeddingVariable, prefix: str, entry: str, optimizer_state: bool) -> None:
     with tf.control_dependencies(None), tf.name_scope(f"{variable.m_var_name}/InitFromCheckpoint/"):
         (reference,) = tf.raw_ops.RestoreV2(
-            prefix=prefix, tensor_names=[source + _KEY], shape_and_slices=[""], dtypes=[tf.string]
+            prefix=prefix, tensor_names=[entry], shape_and_slices=[""], dtypes=[tf.string]
         )
         _, loaded = add_load_ops(
             [variable], prefix, [reference], optimizer_state=optimizer_state, after=[reference]
