@@ -31,13 +31,20 @@ TEST(ProbeTableTest, IdsWithEqualHashesAreDistinguished) {
   for (int64_t id = 0; id < 500; ++id) ASSERT_EQ(table.FindOrStore(id, hash, -1), id);
 }
 
+// Every sequence of six small and large uses: whichever of them restarts the numbers, a later use must not
+// meet what an earlier one stored, in the slots that both have or beyond them.
 TEST(ProbeTableTest, StartEmptiesTheTableEvenWhenUseNumbersRestart) {
-  ProbeTable table(3);
-  for (int32_t use = 0; use < 20; ++use) {
-    // Sizes differ, so that later uses meet the slots of earlier ones.
-    ASSERT_TRUE(table.Start(use % 3 == 0 ? 2000 : 100).ok());
-    for (int64_t id = 0; id < 100; ++id)
-      ASSERT_EQ(table.FindOrStore(id, id * 31, 1000 * use + id), 1000 * use + id);
+  for (const uint32_t max_uses : {1, 2, 3, 4}) {
+    for (int sizes = 0; sizes < 64; ++sizes) {
+      ProbeTable table(max_uses);
+      for (int32_t use = 0; use < 6; ++use) {
+        ASSERT_TRUE(table.Start((sizes >> use) % 2 == 0 ? 100 : 2000).ok());
+        for (int64_t id = 0; id < 100; ++id) {
+          ASSERT_EQ(table.FindOrStore(id, id * 31, 1000 * use + id), 1000 * use + id)
+              << max_uses << " uses, sizes " << sizes << ", use " << use;
+        }
+      }
+    }
   }
 }
 

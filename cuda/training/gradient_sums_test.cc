@@ -70,6 +70,25 @@ TEST_F(GradientSumsTest, HotIds) {
   }
 }
 
+// The sums of pieces of one table begin where those of the table before end, rounded up to 16 bytes. With
+// these counts an odd dim needs the rounding, and each table has a piece in its last slot.
+TEST_F(GradientSumsTest, PiecesOfATableAfterAnother) {
+  for (const int64_t dim : {1, 3, 5, 7}) {
+    for (const int64_t count : {513, 640, 768}) {
+      for (const int64_t next_dim : {1, 3, 4, 9}) {
+        SCOPED_TRACE(testing::Message() << count << " of dim " << dim << ", then dim " << next_dim);
+        TableOccurrences first;
+        first.dim = dim;
+        first.unique = 1;
+        first.inverse.assign(static_cast<size_t>(count), 0);
+        TableOccurrences next = first;
+        next.dim = next_dim;
+        ExpectSums({first, next});
+      }
+    }
+  }
+}
+
 TEST_F(GradientSumsTest, SizesAroundABlock) {
   for (const int64_t unique : {0, 1, 2, 127, 128, 129, 256, 257}) {
     ExpectSums({SkewedOccurrences(8, unique, unique == 0 ? 0 : 300, /*seed=*/5),

@@ -197,7 +197,78 @@ TEST_P(ContentsContract, ChangesCountFromTheLastSaveThatSucceeded) {
   ASSERT_TRUE(held->BeginSave().ok());
   held->EndSave(false, ChainEnd());
   EXPECT_EQ(KeysIn(held.get(), RowSet::kChanged), (std::vector<int64_t>{2, 4})) << "after a failed save";
+  ASSERT_TRUE(held->ErasedKeys(&keys).ok());
+  EXPECT_EQ(keys, (std::vector<int64_t>{3})) << "after a failed save";
   EXPECT_EQ(held->state().chain_end.folder, "");
+  ASSERT_TRUE(held->BeginSave().ok());
+  held->EndSave(true, ChainEnd{"/full", 8});
+  EXPECT_EQ(held->CountRows(RowSet::kChanged).value(), 0);
+  ASSERT_TRUE(held->ErasedKeys(&keys).ok());
+  EXPECT_EQ(keys, (std::vector<int64_t>{})) << "they are saved";
+}
+
+// Training continues while a save writes: what changes then belongs to the next save, whether or not this one
+// succeeds.
+TEST_P(ContentsContract, ChangesDuringASaveBelongToTheNextOne) {
+  for (const bool ok : {true, false}) {
+    SCOPED_TRACE(ok);
+    InlineExecutor executor;
+    ContractGroup table(GetParam(), executor, {Options()});
+    ASSERT_TRUE(Hold(table)->TrackChanges().ok());
+    ASSERT_TRUE(Assign(table, {1, 2, 3, 4, 5}).ok());
+    int64_t erased = 0;
+    ASSERT_TRUE(table.Erase(0, {1}, &erased).ok());
+    ASSERT_TRUE(Hold(table)->BeginSave().ok());
+    ASSERT_TRUE(Assign(table, {2}).ok());
+    ASSERT_TRUE(table.Erase(0, {3}, &erased).ok());
+    ASSERT_TRUE(Assign(table, {6}).ok());  // in the row of 3
+    Hold(table)->EndSave(ok, ChainEnd{"/chain", 1});
+    const auto held = Hold(table);
+    std::vector<int64_t> keys = KeysIn(held.get(), RowSet::kChanged);
+    std::sort(keys.begin(), keys.end());
+    EXPECT_EQ(keys, ok ? (std::vector<int64_t>{2, 6}) : (std::vector<int64_t>{2, 4, 5, 6}));
+    ASSERT_TRUE(held->ErasedKeys(&keys).ok());
+    EXPECT_EQ(keys, ok ? (std::vector<int64_t>{3}) : (std::vector<int64_t>{1, 3}));
+  }
+}
+
+// The same for ids that wait for admission.
+TEST_P(ContentsContract, AFailedSaveLosesNoChangesOfWaitingIds) {
+  TableOptions options = Options();
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 4;
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {options});
+  const auto held = Hold(table);
+  ASSERT_TRUE(held->TrackChanges().ok());
+  const auto changed = [&] {
+    std::vector<int64_t> ids;
+    EXPECT_TRUE(held->ReadWaiting(RowSet::kChanged,
+                                  [&](const WaitingPiece& piece) {
+                                    ids.insert(ids.end(), piece.ids.begin(), piece.ids.end());
+                                    return OkStatus();
+                                  })
+                    .ok());
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  };
+  const auto erased = [&] {
+    std::vector<int64_t> ids;
+    EXPECT_TRUE(held->ErasedWaiting(&ids).ok());
+    return ids;
+  };
+  const std::vector<int64_t> ids = {8, -9, 7};
+  const std::vector<int64_t> numbers = {1, 2, 3};
+  ASSERT_TRUE(held->SetWaiting({ids, numbers, numbers}).ok());
+  ASSERT_TRUE(held->EraseWaiting(std::vector<int64_t>({8})).ok());
+  for (const bool ok : {false, true}) {
+    EXPECT_EQ(changed(), (std::vector<int64_t>{-9, 7}));
+    EXPECT_EQ(erased(), (std::vector<int64_t>{8}));
+    ASSERT_TRUE(held->BeginSave().ok());
+    held->EndSave(ok, ChainEnd());
+  }
+  EXPECT_EQ(changed(), (std::vector<int64_t>{}));
+  EXPECT_EQ(erased(), (std::vector<int64_t>{}));
 }
 
 TEST_P(ContentsContract, WaitingIdsAndCountersAreReadBack) {

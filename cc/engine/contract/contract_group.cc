@@ -40,6 +40,14 @@ ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor,
   }
 }
 
+ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor, const ContractGroup& same_tables)
+    : engine_(engine),
+      executor_(executor),
+      tables_(same_tables.tables_),
+      pointers_(same_tables.pointers_),
+      plan_(engine.engine->NewPlan()),
+      scratch_(engine.engine->NewScratch()) {}
+
 int64_t ContractGroup::dim(const ContractLookup& lookup) const {
   return pointers_[lookup.spec.table]->options().dim;
 }

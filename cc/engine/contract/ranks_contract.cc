@@ -210,6 +210,81 @@ TEST_P(RanksContract, ATableOfSumsHasOneLookupPooledWithoutWeights) {
   for (int r = 0; r < 2; ++r) EXPECT_TRUE(group.status(r).ok()) << "the next step succeeds";
 }
 
+// A rank that only reads sees what the step's training leaves in the table: not the row that was there before
+// it, which another key may have by then.
+TEST_P(RanksContract, ARankThatReadsSeesTheTableAfterTheOthersTraining) {
+  InlineExecutor executor;
+  for (const ExchangeMode mode : {ExchangeMode::kRows, ExchangeMode::kSums}) {
+    for (const int reader : {0, 1}) {
+      SCOPED_TRACE("rank " + std::to_string(reader) + " reads");
+      TableOptions options = ContractOptions("full", 2, /*capacity=*/2);
+      options.on_full = OnFull::kEvictLru;
+      ContractRanks group(GetParam(), executor, 2, {options}, {mode});
+      const auto lookup_of = [](std::vector<std::vector<int64_t>> bags) {
+        ContractLookup lookup = SumOf(0, std::move(bags));
+        lookup.spec.keeps_bags = true;
+        return lookup;
+      };
+      // Rank 0 has the even keys, rank 1 the odd ones; each has room for two.
+      const std::vector<int64_t> keys = {0, 1, 2, 3, 4, 5};
+      const ValuesByKey initial = group.Rows(0, keys);
+      const auto of_ranks = [&](const ContractLookup& trains, const ContractLookup& reads) {
+        return reader == 0 ? std::vector<ContractBatch>{{reads}, {trains}}
+                           : std::vector<ContractBatch>{{trains}, {reads}};
+      };
+      const ContractLookup first = lookup_of({{0}, {1}, {2}, {3}});
+      group.Forward(of_ranks(first, lookup_of({{}})));
+      OutputValues ones = {std::vector<float>(8, 1.0f)};
+      OutputValues none = {std::vector<float>(2, 0.0f)};
+      group.Train(reader == 0 ? std::vector<OutputValues>{none, ones} : std::vector<OutputValues>{ones, none},
+                  "sgd", {1.0f}, /*fused=*/true);
+      // Keys 4 and 5 get the rows of 0 and 1, which were used least recently: 2 and 3 are in use.
+      std::vector<bool> only_reads(2, false);
+      only_reads[reader] = true;
+      const ContractLookup all = lookup_of({{0}, {1}, {2}, {3}, {4}, {5}, {0, 4, 4}, {5, 1}});
+      group.Forward(of_ranks(lookup_of({{2, 4}, {5, 3}}), all), true, {}, only_reads);
+      ASSERT_TRUE(group.status(reader).ok()) << group.status(reader).message();
+      std::vector<float> expected;
+      const auto value = [&](int64_t key, size_t c) {
+        return initial.at(key)[c] - (key == 2 || key == 3 ? 1.0f : 0.0f);
+      };
+      for (const ReferenceBag& bag : all.bags) {
+        for (size_t c = 0; c < 2; ++c) {
+          float sum = 0.0f;
+          for (const int64_t key : bag.ids) sum += value(key, c);
+          expected.push_back(sum);
+        }
+      }
+      ASSERT_EQ(group.outputs(reader)[0].size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_NEAR(group.outputs(reader)[0][i], expected[i], 1e-6) << "number " << i;
+      }
+    }
+  }
+}
+
+// The step that admits an id does so before ranks that only read get its row.
+TEST_P(RanksContract, ARankThatReadsSeesTheIdsThatTheStepAdmits) {
+  InlineExecutor executor;
+  TableOptions options = ContractOptions("admitting", 1);
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 2;
+  options.admission.default_value = 9.0f;
+  for (const int reader : {0, 1}) {
+    ContractRanks group(GetParam(), executor, 2, {options}, {ExchangeMode::kRows});
+    const ContractBatch trains = {SumOf(0, {{4, 4, 5}})};
+    const ContractBatch reads = {SumOf(0, {{4}, {5}, {6}})};
+    std::vector<ContractBatch> batches(2, trains);
+    batches[reader] = reads;
+    std::vector<bool> only_reads(2, false);
+    only_reads[reader] = true;
+    group.Forward(batches, true, {}, only_reads);
+    ASSERT_TRUE(group.status(reader).ok()) << group.status(reader).message();
+    ContractRanks admitted(GetParam(), executor, 2, {ContractOptions("admitting", 1)}, {ExchangeMode::kRows});
+    EXPECT_EQ(group.outputs(reader)[0], (std::vector<float>{admitted.Rows(0, {4}).at(4)[0], 9.0f, 9.0f}));
+  }
+}
+
 // Sizes that do not fit the exchange: nothing may be read beyond what is there, and no id be left without a
 // gradient.
 TEST_P(RanksContract, DamagedRequestsAreRefused) {
