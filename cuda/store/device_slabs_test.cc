@@ -12,6 +12,7 @@
 #include "cc/base/hash.h"
 #include "cuda/base/testing/limited_allocator.h"
 #include "cuda/device_array.h"
+#include "cuda/device_stream.h"
 #include "cuda/store/row_column.h"
 #include "cuda/store/row_pieces.h"
 
@@ -69,6 +70,30 @@ TEST_F(DeviceSlabsTest, RecordsStayAsSlabsAreAdded) {
     EXPECT_EQ(Read({slabs.view()}, 0, slabs.size()), expected);
   }
   EXPECT_EQ(slabs_.in_use + addresses_.in_use, 0);
+}
+
+// What a reservation copies and replaces is not freed before the copy, nor anything before it is read,
+// whatever stream had the memory before.
+TEST_F(DeviceSlabsTest, GrowthOnAnotherStream) {
+  for (const int64_t slab_bytes : {64, 1 << 20}) {
+    const DeviceStream first, second;
+    DeviceArray<int64_t> values(Numbers(0, 5));
+    DeviceArray<int64_t> read(std::vector<int64_t>(5, -7));
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // the arrays are written on the null stream
+    {
+      DeviceSlabs slabs(8, Fresh::kAnything, &slabs_, &addresses_, slab_bytes);
+      ASSERT_TRUE(slabs.Reserve(first.get(), 5).ok());
+      const ColumnView<int64_t> column = {slabs.view()};
+      ASSERT_TRUE(ScatterColumn(first.get(), column, {nullptr, 0, 5}, values.data()).ok());
+      first.Wait();
+      ASSERT_TRUE(slabs.Reserve(second.get(), 300).ok());
+      ASSERT_TRUE(
+          GatherColumn(second.get(), ColumnView<int64_t>{slabs.view()}, {nullptr, 0, 5}, read.data()).ok());
+    }
+    first.Wait();
+    second.Wait();
+    EXPECT_EQ(read.Fetch(), Numbers(0, 5));
+  }
 }
 
 TEST_F(DeviceSlabsTest, OneReservationOfManySlabs) {
