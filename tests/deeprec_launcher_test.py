@@ -22,6 +22,7 @@ from tensorflow.python.ops import variable_scope, work_queue
 from tensorflow.train import AdagradOptimizer
 
 import package.model
+import package.stars
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int)
@@ -36,6 +37,9 @@ def main(_):
     assert columns is tf.feature_column and columns.input_layer
     assert AdagradOptimizer is tf.train.AdagradOptimizer
     assert not tf.executing_eagerly()
+    stars = package.stars
+    assert stars.Session is tf.Session and stars.get_embedding_variable is tf.get_embedding_variable
+    assert stars.MomentumOptimizer is tf.train.MomentumOptimizer
     assert variable_scope.get_variable is tf.get_variable
     loss, train = package.model.build()
     with tf.train.MonitoredTrainingSession() as session:
@@ -57,6 +61,10 @@ def build():
     loss = tf.reduce_mean(tf.square(rows - 1))
     return loss, tf.train.AdagradOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
 """
+_STARS = """
+from tensorflow import *
+from tensorflow.train import *
+"""
 # Runs the launcher in a process that has TensorFlow already.
 _LAUNCHER = """
 import sys
@@ -75,6 +83,7 @@ def test_a_program_trains_without_an_import_of_this_library(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "model.py").write_text(_MODEL)
+    (tmp_path / "package" / "stars.py").write_text(_STARS)
     (tmp_path / "train.py").write_text(_PROGRAM)
     run = subprocess.run(
         [sys.executable, "-m", "sparse_operation_kit.deeprec", str(tmp_path / "train.py"), "--steps", "5"],

@@ -242,6 +242,25 @@ def test_state_is_read_in_the_step_and_what_waits_for_it_runs_there():
             assert values == [100 * step + step, step * (step + 1), 10 * step, step, step]
 
 
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_check_ends_the_data_though_only_the_read_of_a_variable_waits_for_it(bad):
+    with harness.graph_and_session() as session:
+        counter = v1.get_variable("counter", initializer=tf.constant(7, tf.int64))
+
+        def look_up(number):
+            check = tf.debugging.assert_none_equal(number, tf.constant(bad, tf.int64), message="bad number")
+            with tf.control_dependencies([check]):
+                return counter.read_value(), number
+
+        iterator = _numbers(3)
+        prefetch = sok.LookupPrefetch(iterator, look_up)
+        session.run([v1.global_variables_initializer(), iterator.initializer])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="bad number"):
+            session.run(prefetch.prime)
+            for _ in range(2):
+                assert session.run([*prefetch.outputs, prefetch.advance])[:2] == [7, 0]
+
+
 def test_a_table_that_steps_fill_is_read_in_the_step():
     with harness.graph_and_session() as session:
         seen = lookup_ops.MutableHashTable(tf.int64, tf.int64, -1)
