@@ -1,4 +1,4 @@
-"""Assigning rows of the wrong shape, or a key twice, is an error and leaves the table unchanged."""
+"""EmbeddingVariable.assign_rows: which rows it sets, and errors, which leave the table as it was."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
-from sparse_operation_kit import native
 
 DIM = 2
 NAME = "sound_table"
@@ -28,7 +27,7 @@ def test_wrong_shapes_and_repeated_keys_are_refused(keys, values):
         table = sok.EmbeddingVariable(name=NAME, dim=DIM, capacity=5)
         rows = tf.nn.embedding_lookup(table, [10, 20, 30])
         fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
-        assign = native.ops.sok_table_assign(table.handle, *fed)
+        assign = table.assign_rows(*fed)
         harness.initialize(session)
         session.run(rows)
         before = harness.table_contents(session, table)
@@ -36,3 +35,158 @@ def test_wrong_shapes_and_repeated_keys_are_refused(keys, values):
             session.run(assign, dict(zip_equal(fed, (keys, values))))
         for was, now in zip_equal(before, harness.table_contents(session, table)):
             np.testing.assert_array_equal(now, was)
+
+
+KEYS = [2, -1, 2**40]
+ROWS = np.array([[1.0, 2.0], [np.nan, -np.inf], [5.0, 6.0]], np.float32)
+
+
+@pytest.mark.parametrize("feeds", ["keys and rows", "nothing"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"capacity": 4}, {"capacity": 4, "on_full": "evict_lru"}, {"admission": sok.CounterFilter(9)}],
+)
+def test_rows_are_those_of_their_keys(options, feeds):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, DIM, **options)
+        fed = tf.compat.v1.placeholder(tf.int64, [None]), tf.compat.v1.placeholder(tf.float32, [None, DIM])
+        given = fed if feeds == "keys and rows" else (KEYS, ROWS)
+        assign = table.assign_rows(*given, name="pretrained")
+        assert (assign.op.name, assign.dtype, assign.shape.rank) == ("pretrained", tf.string, 0)
+        rows = tf.nn.embedding_lookup(table, tf.constant(KEYS, tf.int64))
+        harness.initialize(session)
+        assert session.run(assign, dict(zip_equal(fed, (KEYS, ROWS)))) == b"OK"
+        np.testing.assert_array_equal(session.run(rows), ROWS)
+        assert session.run(table.size()) == len(KEYS)
+
+
+def test_without_a_hash_table_the_other_rows_stay():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, DIM, capacity=4, use_hashtable=False)
+        assign, read = table.assign_rows([2, 0], [[1, 2], [3, 4]]), table.read_value()
+        harness.initialize(session)
+        want = session.run(read)
+        session.run(assign)
+        want[[2, 0]] = [[1, 2], [3, 4]]
+        np.testing.assert_array_equal(session.run(read), want)
+
+
+@pytest.mark.parametrize(
+    ("key_dtype", "keys"),
+    [
+        (tf.int64, np.array([1, 7], np.int32)),
+        (tf.int64, tf.int32),
+        (tf.int64, tf.uint32),
+        (tf.int32, [1, 7]),
+        (tf.uint32, (1, 7)),
+        (tf.uint32, np.array([1, 7], np.int64)),
+    ],
+)
+def test_keys_of_other_integer_dtypes(key_dtype, keys):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, DIM, key_dtype=key_dtype)
+        keys = tf.cast(tf.constant([1, 7]), keys) if isinstance(keys, tf.DType) else keys
+        assign = table.assign_rows(keys, ROWS[::2].astype(np.float64))
+        harness.initialize(session)
+        session.run(assign)
+        found, rows = session.run(table.keys_and_rows())
+        assert found.tolist() == [1, 7]
+        np.testing.assert_array_equal(rows, ROWS[::2])
+
+
+def test_no_keys():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, DIM)
+        assign = table.assign_rows([], np.zeros([0, DIM]))
+        harness.initialize(session)
+        assert session.run(assign) == b"OK"
+        assert session.run(table.size()) == 0
+
+
+def test_slots_of_old_rows_stay_and_those_of_new_rows_begin():
+    """Training goes on like that of an ordinary variable whose rows are assigned."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5)
+        plain = tf.compat.v1.get_variable("plain", [8, DIM], initializer=tf.constant_initializer(0.5))
+        rows = [tf.nn.embedding_lookup(one, [1, 2]) for one in (table, plain)]
+        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
+        step = optimizer.minimize(tf.add_n([tf.reduce_sum(tf.square(one)) for one in rows]))
+        new = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        assign = [table.assign_rows([1, 5], new), tf.compat.v1.scatter_update(plain, [1, 5], new)]
+        both = tf.nn.embedding_lookup(table, [1, 2, 5]), tf.nn.embedding_lookup(plain, [1, 2, 5])
+        harness.initialize(session)
+        session.run(step)
+        session.run(assign)
+        for _ in range(3):
+            session.run(step)
+            np.testing.assert_allclose(*session.run(both), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows", "error", "message"),
+    [
+        ([1.5], [[1, 2]], TypeError, "keys are float64"),
+        (["a"], [[1, 2]], TypeError, "keys are"),
+        ([2**31], [[1, 2]], ValueError, "key 2147483648 does not fit"),
+        ([-(2**31) - 1], [[1, 2]], ValueError, "key -2147483649 does not fit"),
+        ([1], "rows", (TypeError, ValueError), "rows must be numbers"),
+        ([1], [[1, 2, 3]], ValueError, r"keys of shape \[n\] and rows of shape \[n, 2\]"),
+        ([1, 2], [[1, 2]], ValueError, r"not \(2,\) and \(1, 2\)"),
+        ([[1]], [[1, 2]], ValueError, r"not \(1, 1\)"),
+        (1, [1, 2], ValueError, "assign_rows takes"),
+    ],
+)
+def test_wrong_arguments_are_refused_when_the_graph_is_built(keys, rows, error, message):
+    with tf.Graph().as_default():
+        table = sok.EmbeddingVariable(NAME, DIM, key_dtype=tf.int32)
+        with pytest.raises(error, match=f"{NAME}.*{message}"):
+            table.assign_rows(keys, rows)
+
+
+def test_wrong_dtypes_of_tensors_are_refused():
+    with tf.Graph().as_default():
+        table = sok.EmbeddingVariable(NAME, DIM)
+        with pytest.raises(TypeError, match=f"{NAME}.*keys are uint64"):
+            table.assign_rows(tf.zeros([1], tf.uint64), tf.zeros([1, DIM]))
+        with pytest.raises(TypeError, match=f"{NAME}.*rows are float16.*cast"):
+            table.assign_rows([1], tf.zeros([1, DIM], tf.float16))
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"capacity": 3}, tf.errors.ResourceExhaustedError),
+        ({"capacity": 3, "on_full": "evict_lru"}, tf.errors.ResourceExhaustedError),
+        ({"capacity": 20, "use_hashtable": False}, tf.errors.InvalidArgumentError),
+    ],
+)
+def test_without_room_or_out_of_range_nothing_changes(options, error):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, DIM, **options)
+        rows = tf.nn.embedding_lookup(table, [10, 11])
+        assign = table.assign_rows([10, 20, 21], np.ones([3, DIM]))
+        harness.initialize(session)
+        session.run(rows)
+        before = harness.table_contents(session, table)
+        with pytest.raises(error, match=NAME):
+            session.run(assign)
+        for was, now in zip_equal(before, harness.table_contents(session, table)):
+            np.testing.assert_array_equal(now, was)
+
+
+def test_a_scaffold_assigns_rows_unless_it_restores(tmp_path):
+    for want in ([1.0, 2.0], [-9.0, -8.0]):  # the second session goes on after the first one's step
+        with tf.Graph().as_default():
+            sok.Init(global_batch_size=1, seed=harness.SEED)
+            table = sok.EmbeddingVariable(NAME, DIM)
+            assign = table.assign_rows([7], [[1, 2]])
+            rows = tf.nn.embedding_lookup(table, [7])
+            step = tf.compat.v1.train.GradientDescentOptimizer(10.0).minimize(
+                tf.reduce_sum(rows), tf.compat.v1.train.get_or_create_global_step()
+            )
+            scaffold = tf.compat.v1.train.Scaffold(init_fn=lambda _, session: session.run(assign))  # noqa: B023
+            with tf.compat.v1.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), scaffold=scaffold
+            ) as session:
+                assert session.run(rows).tolist() == [want]
+                session.run(step)

@@ -22,6 +22,7 @@ from sparse_operation_kit.core import (
     initializers,
     key_statistics,
     replacements,
+    row_assignment,
     row_lookup,
     row_policies,
 )
@@ -337,6 +338,35 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             )
         keys = tf.reshape(tf.convert_to_tensor(keys, self.key_dtype), [-1])
         return native.ops.sok_table_evict(self.handle, tf.cast(keys, tf.int64), name=name)
+
+    def assign_rows(self, keys: Any, rows: Any, name: str | None = None) -> tf.Tensor:
+        """Sets the rows of keys, for example to pretrained ones; a key without a row gets one.
+
+        Slots of rows that were there stay as they are, those of new rows are the optimizer's initial ones.
+        Admission filters do not apply, counts do not change, and no other row is evicted. For
+        `GlobalStepEvict`, a new row is as old as the table's last update. Any float32 is a value, NaN too.
+
+        With several ranks, every rank runs the op, with the same keys, its own part of them, or none. Each
+        row goes to the rank that owns its key. If several ranks give a row for a key, the lowest rank's
+        counts.
+
+        Args:
+          keys: `[n]`, distinct: a tensor of `key_dtype`, or integers that it can hold. If `key_dtype` is
+            int64, int32 and uint32 tensors are widened.
+          rows: float32 `[n, dim]`. Arrays and lists of other numbers are converted.
+          name: The name of the op.
+
+        Returns:
+          A scalar string tensor; running it sets the rows, and its value is `b'OK'`. On all ranks it raises
+          InvalidArgumentError if a key occurs twice on a rank, shapes do not match, or a variable without a
+          hash table does not have a key. A rank without room for its new rows raises
+          ResourceExhaustedError. The table is then unchanged.
+
+        Raises:
+          TypeError: Keys or rows are of another dtype.
+          ValueError: Known shapes do not match, or a key does not fit `key_dtype`.
+        """
+        return row_assignment.assign_rows(self, keys, rows, name)
 
     def is_initialized(self, name: str | None = None) -> tf.Tensor:
         """Returns whether the initializer or a restore has run, a scalar bool tensor."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from sparse_operation_kit import native
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.row_assignment import assign_rows_of_all_ranks
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
 
 
@@ -35,14 +34,12 @@ def look_up_with_initial_rows(
     initial_rows = tf.stop_gradient(initial_rows)
     is_new = tf.reduce_all(tf.equal(rows, tf.constant(initial_value, tf.float32)), axis=1)
     to_store = tf.logical_and(is_new, training)
-    of_all = communicator().allgather
-    name = f"initial rows of {variable.m_var_name}"
-    new_keys = of_all(tf.cast(tf.boolean_mask(keys, to_store), tf.int64), f"{name}: keys")
-    new_rows = of_all(tf.boolean_mask(initial_rows, to_store), f"{name}: rows")
-    distinct, positions = tf.unique(new_keys)
-    order = tf.range(tf.size(new_keys))
-    first = tf.math.unsorted_segment_min(order, positions, tf.size(distinct))
-    stored = native.ops.sok_table_assign(variable.handle, distinct, tf.gather(new_rows, first))
+    stored = assign_rows_of_all_ranks(
+        variable,
+        tf.boolean_mask(keys, to_store),
+        tf.boolean_mask(initial_rows, to_store),
+        f"initial rows of {variable.m_var_name}",
+    )
 
     # The gradient of a new row is that of the table's row. Updates of rows must come after their initial
     # values, also where the gradient does not depend on the rows.

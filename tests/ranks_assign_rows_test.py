@@ -1,0 +1,140 @@
+"""EmbeddingVariable.assign_rows over ranks: rows reach their owners, and all ranks raise or none."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import ranks
+import sparse_operation_kit as sok
+from same_length import zip_equal
+from sparse_operation_kit import experiment
+from sparse_operation_kit.core.communicator import communicator
+
+SIZE = 3
+DIM = 2
+
+
+def _row(key, rank):
+    return [float(key % 1000), float(rank)]
+
+
+def _contents(session, table):
+    """The rows that this rank holds, by key."""
+    return {int(key): row.tolist() for key, row in zip_equal(*session.run(table.keys_and_rows()))}
+
+
+def _assigned(keys_of_rank, table_of=lambda: sok.EmbeddingVariable("table", DIM), before=()):
+    """The rows of this rank after each rank has assigned rows to its keys."""
+    rank = communicator().rank
+    keys = keys_of_rank[rank]
+    with harness.graph_and_session() as session:
+        table = table_of()
+        fed = tf.compat.v1.placeholder(table.key_dtype, [None])
+        assign = table.assign_rows(fed, np.reshape([_row(key, rank) for key in keys], [-1, DIM]))
+        rows = tf.nn.embedding_lookup(table, tf.constant(before or [0], table.key_dtype))
+        step = tf.compat.v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(rows))
+        harness.initialize(session)
+        if before:
+            session.run(step)
+        assert session.run(assign, {fed: keys}) == b"OK"
+        return _contents(session, table)
+
+
+def check_each_rank_gives_a_part():
+    return _assigned([[5, -1, 3], [], [2**40, 4, 0]], before=[3, 4])
+
+
+def check_all_ranks_give_the_same_keys():
+    return _assigned([[7, 8, 9]] * SIZE)
+
+
+def check_some_keys_are_given_twice():
+    return _assigned([[9, 1], [1, 2], [2, 9]])
+
+
+def check_narrow_keys():
+    return _assigned(
+        [[2**32 - 1], [1], [2**31]], lambda: sok.EmbeddingVariable("table", DIM, key_dtype=tf.uint32)
+    )
+
+
+def check_a_localized_variable():
+    return _assigned([[1], [2], [3]], lambda: experiment.DynamicVariable(DIM, mode="localized:1"))
+
+
+def _errors(keys_of_rank, table_of=lambda: sok.EmbeddingVariable("table", DIM), columns=(DIM,) * SIZE):
+    """This rank's error, and its rows afterwards."""
+    rank = communicator().rank
+    keys = keys_of_rank[rank]
+    with harness.graph_and_session() as session:
+        table = table_of()
+        fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
+        assign = table.assign_rows(*fed)
+        harness.initialize(session)
+        before = _contents(session, table)
+        with pytest.raises(tf.errors.OpError) as error:
+            session.run(assign, dict(zip_equal(fed, (keys, np.zeros([len(keys), columns[rank]])))))
+        assert _contents(session, table) == before
+        return error.value.message
+
+
+def check_a_key_twice_on_a_rank():
+    return _errors([[1, 2], [3, 3], [4]])
+
+
+def check_rows_of_another_dim():
+    return _errors([[1, 2], [3], [4]], columns=(DIM, DIM, DIM + 1))
+
+
+def check_a_key_out_of_range():
+    return _errors(
+        [[1], [2], [6]], lambda: sok.EmbeddingVariable("table", DIM, capacity=2, use_hashtable=False)
+    )
+
+
+CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
+
+
+@pytest.fixture(scope="module")
+def results():
+    return ranks.run_checks(CHECKS, ranks=SIZE)
+
+
+def _of_ranks(rank_of_key):
+    """The rows of each rank, if `rank_of_key` says which rank has given the row of a key."""
+    return [
+        {key: _row(key, rank) for key, rank in rank_of_key.items() if key % 2**64 % SIZE == owner}
+        for owner in range(SIZE)
+    ]
+
+
+def test_rows_reach_the_owners_of_their_keys(results):
+    want = _of_ranks({5: 0, -1: 0, 3: 0, 2**40: 2, 4: 2, 0: 2})
+    assert results["check_each_rank_gives_a_part"] == want
+    assert results["check_narrow_keys"] == _of_ranks({2**32 - 1: 0, 1: 1, 2**31: 2})
+    assert results["check_a_localized_variable"] == [{}, {key: _row(key, key - 1) for key in (1, 2, 3)}, {}]
+
+
+def test_the_lowest_rank_decides(results):
+    assert results["check_all_ranks_give_the_same_keys"] == _of_ranks(dict.fromkeys((7, 8, 9), 0))
+    assert results["check_some_keys_are_given_twice"] == _of_ranks({9: 0, 1: 0, 2: 1})
+
+
+@pytest.mark.parametrize(
+    ("check", "rank", "message"),
+    [
+        ("check_a_key_twice_on_a_rank", 1, "'table' cannot take rows for a key that occurs twice"),
+        (
+            "check_rows_of_another_dim",
+            2,
+            "'table' of dim 2 cannot take keys of shape [1] with rows of shape [1 3]",
+        ),
+        ("check_a_key_out_of_range", 2, "'table' has the keys [0, 6), not [6]"),
+    ],
+)
+def test_all_ranks_raise_what_one_rank_gives_wrongly(results, check, rank, message):
+    told = results[check]
+    assert f"Embedding variable {message}" in told[rank]
+    for other in set(range(SIZE)) - {rank}:
+        assert f"Embedding variable 'table': assign_rows: rank {rank} failed" in told[other]
