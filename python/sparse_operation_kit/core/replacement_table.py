@@ -147,6 +147,8 @@ _LEGACY_OPTIMIZER = "tf.keras.optimizers.legacy.Optimizer"
 _SAVER = "tensorflow.python.training.saver.Saver"
 _SAVER_BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
 _SAVER_HOOK = "tensorflow.python.training.basic_session_run_hooks.CheckpointSaverHook"
+_CHECKPOINTS = "tensorflow.python.training.checkpoint_utils"
+_WARM_START = "tensorflow.python.training.warm_starting_util"
 _COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
 _COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
 _EMBEDDING_OPS = "tensorflow.python.ops.embedding_ops"
@@ -349,6 +351,21 @@ TABLE: tuple[Replacement, ...] = (
         "See `begin`: gives the hook a timer that asks rank 0.",
     ),
     Replacement(f"{_SAVER_HOOK}.after_run", Part.SAVERS, "See `begin`: asks that timer."),
+    Replacement(
+        f"{_CHECKPOINTS}._init_from_checkpoint",
+        Part.SAVERS,
+        "`init_from_checkpoint` and warm starts load tables too. " + _NOT_THE_ROWS,
+    ),
+    Replacement(
+        f"{_WARM_START}._infer_var_name",
+        Part.SAVERS,
+        "A warm start finds a table under the name that checkpoints have for it.",
+    ),
+    Replacement(
+        f"{_WARM_START}._warm_start_var_with_vocab",
+        Part.SAVERS,
+        "A table has keys and not a vocabulary's lines; the error says what to do.",
+    ),
     Replacement(f"{_COLUMNS_V2}.EmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
     Replacement(f"{_COLUMNS_V2}.SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
     Replacement(f"{_COLUMNS_V1}._SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),

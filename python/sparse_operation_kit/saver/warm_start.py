@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.checkpoint.references import read_references
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.compat.internals import variable_scope
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable, is_embedding_variable
 from sparse_operation_kit.newer_python import removeprefix
 from sparse_operation_kit.saver.checkpoint_restore import add_load_ops
 
@@ -40,27 +42,33 @@ def init_from_checkpoint(
         checkpoint.
       tf.errors.NotFoundError: There is no checkpoint with this prefix.
     """
-    prefix = _prefix(os.fspath(ckpt_dir_or_file))
-    tf.train.load_checkpoint(prefix)  # Raises TensorFlow's error if there is none.
-    saved = {reference.name: reference.key for reference in read_references(Path(prefix))}
-    variables = {
-        variable.m_var_name: variable
-        for variable in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-        if isinstance(variable, EmbeddingVariable)
-    }
-    pairs = [pair for source, target in assignment_map.items() for pair in _pairs(source, target, variables)]
-    for source, variable in pairs:
-        if source not in saved:
-            known = ", ".join(f"'{name}'" for name in sorted(saved)) or "none"
-            raise ValueError(
-                f"Table '{source}', for embedding variable '{variable.m_var_name}', is not in the checkpoint "
-                f"{prefix}, whose tables are: {known}"
-            )
-    for source, variable in pairs:
-        _replace_initializer(variable, prefix, saved[source], optimizer_state)
+    prefix = prefix_of(ckpt_dir_or_file)
+    variables = tables_by_name()
+    pairs = []
+    for source, target in assignment_map.items():
+        of_entry = pairs_of(source, target, variables)
+        if not of_entry or (isinstance(target, str) and source.endswith("/") != target.endswith("/")):
+            raise ValueError(_no_target(source, target))
+        pairs += of_entry
+    for variable, key in entries_of_tables(prefix, pairs):
+        replace_initializer(variable, prefix, key, optimizer_state)
 
 
-def _prefix(path: str) -> str:
+def tables_by_name() -> dict[str, EmbeddingVariable]:
+    """Returns the default graph's embedding variables by name."""
+    in_collection = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+    # Where a variable is that was created with other collections.
+    in_store = variable_scope._get_default_variable_store()._vars.values()
+    return {one.m_var_name: one for one in [*in_collection, *in_store] if is_embedding_variable(one)}
+
+
+def prefix_of(ckpt_dir_or_file: str | bytes | os.PathLike) -> str:
+    """Returns the prefix of a checkpoint, which is a directory's latest one if that is given.
+
+    Raises:
+      ValueError: The directory has no checkpoint, or the path cannot be one.
+    """
+    path = os.fsdecode(ckpt_dir_or_file)
     problem = path_problem(path)
     if problem is not None:
         raise ValueError(printable(f"The checkpoint {path} {problem}"))
@@ -72,35 +80,94 @@ def _prefix(path: str) -> str:
     return latest
 
 
-def _pairs(
-    source: str, target: str | EmbeddingVariable, variables: Mapping[str, EmbeddingVariable]
+def only_table(target: Any) -> EmbeddingVariable | None:
+    """Returns the table that `target` is, or that is the only one of a list."""
+    # A variable that was made with a partitioner is a table with one part.
+    if isinstance(target, (list, tuple)) and len(target) == 1:
+        (target,) = target
+    return target if is_embedding_variable(target) else None
+
+
+def pairs_of(
+    source: str, target: Any, variables: Mapping[str, EmbeddingVariable]
 ) -> list[tuple[str, EmbeddingVariable]]:
-    """Returns pairs of a name in the checkpoint and a variable, for one entry of an assignment map."""
-    if isinstance(target, EmbeddingVariable):
-        return [(source, target)]
+    """Returns pairs of a name in the checkpoint and a table, for one entry of an assignment map.
+
+    An entry that concerns ordinary variables only has none. Scopes are as in TensorFlow: without variables
+    in it, a scope is no error, and what follows the last slash of its name is ignored.
+    """
+    table = only_table(target)
+    if table is not None:
+        return [(source, table)]
     if not isinstance(target, str):
-        raise ValueError(f"'{source}' cannot be assigned to {target!r}: not an embedding variable or a name")
-    if source.endswith("/") != target.endswith("/"):
-        raise ValueError(f"'{source}': '{target}' maps a scope to a variable, or a variable to a scope")
-    if not target.endswith("/"):
-        if target not in variables:
-            raise ValueError(f"'{target}', for table '{source}', is not an embedding variable of the graph")
+        _check_slices(source, target)
+        return []
+    if target in variables:
         return [(source, variables[target])]
-    old, new = removeprefix(source, "/"), removeprefix(target, "/")
-    pairs = [
-        (old + removeprefix(name, new), variable)
-        for name, variable in variables.items()
-        if name.startswith(new)
+    if not source.endswith("/") or "/" not in target:
+        return []
+    old = removeprefix(source, "/")
+    new = removeprefix(target[: target.rindex("/") + 1], "/")
+    return [
+        (old + name[len(new) :], variable) for name, variable in variables.items() if name.startswith(new)
     ]
+
+
+def _check_slices(source: str, target: Any) -> None:
+    for one in target if isinstance(target, (list, tuple)) else ():
+        if is_embedding_variable(one):
+            raise ValueError(
+                f"'{source}' is assigned to a list of several variables, with embedding variable "
+                f"'{one.m_var_name}' among them: a list holds the slices of one variable, and a table has no "
+                "slices. Give each variable an entry"
+            )
+
+
+def _no_target(source: str, target: Any) -> str:
+    """Returns the error for an entry of `init_from_checkpoint` that concerns no table."""
+    if not isinstance(target, str):
+        return f"'{source}' cannot be assigned to {target!r}: not an embedding variable or a name"
+    if source.endswith("/") != target.endswith("/"):
+        return f"'{source}': '{target}' maps a scope to a variable, or a variable to a scope"
+    if target.endswith("/"):
+        return f"There are no embedding variables under the scope '{target}'"
+    return f"'{target}', for table '{source}', is not an embedding variable of the graph"
+
+
+def entries_of_tables(
+    prefix: str, pairs: Sequence[tuple[str, EmbeddingVariable]]
+) -> list[tuple[EmbeddingVariable, str]]:
+    """Returns the tables of the pairs, each with the key of its entry in the checkpoint.
+
+    Raises:
+      ValueError: A table is not in the checkpoint.
+    """
     if not pairs:
-        raise ValueError(f"There are no embedding variables under the scope '{target}'")
-    return pairs
+        return []
+    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    saved = {reference.name: reference.key for reference in read_references(Path(prefix))}
+    for source, variable in pairs:
+        if source in saved:
+            continue
+        known = ", ".join(f"'{name}'" for name in sorted(saved)) or "none"
+        as_tensor = (
+            f". '{source}' is an ordinary tensor there: read it with tf.train.load_variable, and set the "
+            "table's rows with sok.Saver().load_embedding_values"
+            if source in shapes
+            else ""
+        )
+        raise ValueError(
+            f"Table '{source}', for embedding variable '{variable.m_var_name}', is not in the checkpoint "
+            f"{prefix}, whose tables are: {known}{as_tensor}"
+        )
+    return [(variable, saved[source]) for source, variable in pairs]
 
 
-def _replace_initializer(variable: EmbeddingVariable, prefix: str, entry: str, optimizer_state: bool) -> None:
+def replace_initializer(variable: EmbeddingVariable, prefix: str, key: str, optimizer_state: bool) -> None:
+    """Makes a table's initializer load the entry `key` of the checkpoint `prefix`."""
     with tf.control_dependencies(None), tf.name_scope(f"{variable.m_var_name}/InitFromCheckpoint/"):
         (reference,) = tf.raw_ops.RestoreV2(
-            prefix=prefix, tensor_names=[entry], shape_and_slices=[""], dtypes=[tf.string]
+            prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[tf.string]
         )
         _, loaded = add_load_ops(
             [variable], prefix, [reference], optimizer_state=optimizer_state, after=[reference]

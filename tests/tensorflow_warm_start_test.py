@@ -1,0 +1,243 @@
+"""TensorFlow's init_from_checkpoint and warm_start load tables together with ordinary variables."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from same_length import zip_equal
+
+v1 = tf.compat.v1
+train = v1.train
+KEYS = np.arange(-3, 9)
+SLICES = v1.fixed_size_partitioner(2)
+EVERYTHING = ("user", "item", "kernel", "slices")
+
+
+class Model:
+    """Two tables, one of them as DeepRec makes them, and ordinary variables, one of them in slices."""
+
+    def __init__(self, scope="old", optimizer=None):
+        self.user = sok.EmbeddingVariable(f"{scope}/user", dim=3)
+        with v1.variable_scope(scope):
+            self.item = sok.get_embedding_variable("item", embedding_dim=2)
+            self.kernel = v1.get_variable("kernel", [4])
+            self.slices = v1.get_variable("slices", [4, 2], partitioner=SLICES)
+        self.keys = v1.placeholder_with_default(tf.constant(KEYS, tf.int64), [None])
+        self.rows = [tf.nn.embedding_lookup(table, self.keys) for table in (self.user, self.item)]
+        values = [*self.rows, self.kernel, tf.convert_to_tensor(self.slices)]
+        self.values = dict(zip_equal(EVERYTHING, values))
+        if optimizer is not None:
+            self.step = optimizer.minimize(tf.add_n([tf.reduce_sum(one * one) for one in values]))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """By kind of checkpoint, its prefix and the model's values; the last one is an incremental one."""
+    folder = tmp_path_factory.mktemp("saved")
+    found = {}
+    with harness.graph_and_session() as session:
+        train.get_or_create_global_step()
+        model = Model(optimizer=train.AdagradOptimizer(0.1))
+        increments = sok.IncrementalCheckpointHook(str(folder), save_steps=100)
+        full = train.Saver()
+        increments.begin()
+        harness.initialize(session)
+        increments.after_create_session(session, None)
+        for kind, saver, keys in (("full", full, KEYS), ("incremental", increments._saver, KEYS[2:7])):
+            session.run(model.step, {model.keys: keys})
+            prefix = saver.save(session, str(folder / kind))
+            found[kind] = prefix, session.run(model.values)
+    assert os.path.basename(tf.train.latest_checkpoint(str(folder))) == "incremental"
+    return found
+
+
+@pytest.fixture
+def session():
+    with harness.graph_and_session() as session:
+        yield session
+
+
+def _assert_loaded(session, model, values, names=EVERYTHING):
+    """Checks that these variables are as in the checkpoint, and all others are not."""
+    harness.initialize(session)
+    same = {name: np.array_equal(value, values[name]) for name, value in session.run(model.values).items()}
+    assert same == {name: name in names for name in values}
+
+
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+@pytest.mark.parametrize("how", ["init_from_checkpoint", "warm_start"])
+def test_everything(session, saved, kind, how):
+    prefix, values = saved[kind]
+    model = Model()
+    if how == "warm_start":
+        train.warm_start(prefix)
+    else:
+        train.init_from_checkpoint(prefix, {"/": "/"})
+    _assert_loaded(session, model, values)
+
+
+def test_the_latest_checkpoint_of_a_folder(session, saved):
+    prefix, values = saved["incremental"]
+    model = Model()
+    train.init_from_checkpoint(os.path.dirname(prefix), {"old/": "old/"})
+    _assert_loaded(session, model, values)
+
+
+# By name: the scope of the model, the assignment map of its variables, and the variables that it loads.
+MAPS = {
+    "a scope": ("new", lambda model: {"old/": "new/"}, EVERYTHING),
+    "a scope from the root": ("deep/old", lambda model: {"/": "deep/"}, EVERYTHING),
+    "a scope without tables": (
+        "new",
+        lambda model: {"old/": "none/", "old/kernel": "new/kernel"},
+        ("kernel",),
+    ),
+    "names": ("new", lambda model: {f"old/{name}": f"new/{name}" for name in EVERYTHING}, EVERYTHING),
+    "variables": (
+        "new",
+        lambda model: {
+            "old/user": model.user,
+            "old/item": [model.item],
+            "old/kernel": model.kernel,
+            "old/slices": list(model.slices),
+        },
+        EVERYTHING,
+    ),
+    "some": ("new", lambda model: {"old/item": "new/item", "old/slices": "new/slices"}, ("item", "slices")),
+    "a table": ("new", lambda model: {"old/user": "new/user"}, ("user",)),
+    "nothing": ("new", lambda model: {}, ()),
+}
+if not tf.__version__.startswith("1."):  # which takes a dict only
+    MAPS["pairs"] = ("new", lambda model: [("old/user", model.user), ("old/", "new/")], EVERYTHING)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_assignment_maps(session, saved, name):
+    prefix, values = saved["full"]
+    scope, assignment_map, loaded = MAPS[name]
+    model = Model(scope)
+    train.init_from_checkpoint(prefix, assignment_map(model))
+    _assert_loaded(session, model, values, loaded)
+
+
+# By name: what to warm-start, and the variables that it loads.
+SELECTIONS = {
+    "everything that is trainable": (lambda model: ".*", EVERYTHING),
+    "a pattern": (lambda model: ".*(user|kernel)", ("user", "kernel")),
+    "patterns": (lambda model: ["old/item", "old/s"], ("item", "slices")),
+    "variables": (lambda model: [model.user, model.kernel], ("user", "kernel")),
+    "nothing": (lambda model: None, ()),
+}
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_selections_of_a_warm_start(session, saved, name):
+    prefix, values = saved["full"]
+    select, loaded = SELECTIONS[name]
+    model = Model()
+    train.warm_start(prefix, vars_to_warm_start=select(model))
+    _assert_loaded(session, model, values, loaded)
+
+
+def test_a_warm_start_from_other_names(session, saved):
+    prefix, values = saved["incremental"]
+    model = Model("new")
+    names = {f"new/{name}": f"old/{name}" for name in EVERYTHING}
+    train.warm_start(prefix, var_name_to_prev_var_name=names)
+    _assert_loaded(session, model, values)
+
+
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="TensorFlow 1.15 warm-starts one of them only")
+def test_a_warm_start_of_two_tables_from_one(session, saved):
+    prefix, values = saved["full"]
+    model, other = Model(), sok.EmbeddingVariable("other", dim=3)
+    train.warm_start(prefix, ".*(user|other)", var_name_to_prev_var_name={"other": "old/user"})
+    _assert_loaded(session, model, values, ("user",))
+    rows = session.run(tf.nn.embedding_lookup(other, KEYS))
+    np.testing.assert_array_equal(rows, values["user"])
+
+
+def test_a_vocabulary_of_an_ordinary_variable_beside_tables(session, saved, tmp_path):
+    prefix, values = saved["full"]
+    (tmp_path / "before").write_text("a\nb\nc\nd")
+    (tmp_path / "after").write_text("d\nc\nb\na")
+    vocabulary = train.VocabInfo(str(tmp_path / "after"), 4, 0, str(tmp_path / "before"))
+    model = Model()
+    train.warm_start(prefix, var_name_to_vocab_info={"old/slices": vocabulary})
+    _assert_loaded(session, model, {**values, "slices": values["slices"][::-1]})
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "selection"),
+    [(train.GradientDescentOptimizer, ".*"), (train.AdagradOptimizer, ["old/"])],
+)
+def test_slots_of_tables_begin_anew(session, saved, tmp_path, optimizer, selection):
+    prefix, values = saved["full"]
+    model = Model(optimizer=optimizer(0.1))
+    train.warm_start(prefix, selection)
+    saver = train.Saver()
+    _assert_loaded(session, model, values)
+    found = harness.saved_tables(saver.save(session, str(tmp_path / "model")))
+    assert set(found["old/user"]) == set(found["old/item"]) == {"keys", "values"}
+    session.run(model.step)
+
+
+def test_sok_init_may_come_later(saved):
+    prefix, values = saved["full"]
+    with tf.Graph().as_default(), v1.Session(config=harness.session_config()) as session:
+        model = Model()
+        train.init_from_checkpoint(prefix, {"/": "/"})
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        _assert_loaded(session, model, values)
+
+
+def _vocabulary():
+    return train.VocabInfo("after", 4, 0, "before")
+
+
+MISTAKES = {
+    "no such table": (
+        lambda path, model: train.init_from_checkpoint(
+            path, {"old/kernel": model.kernel, "nobody": model.user}
+        ),
+        "'nobody'.*'old/user'.*'old/item', 'old/user'",
+    ),
+    "no such table in the scope": (
+        lambda path, model: train.init_from_checkpoint(path, {"old/": "/"}),
+        "'old/old/(user|item)'.*'old/(user|item)'.*'old/item', 'old/user'",
+    ),
+    "no such name": (
+        lambda path, model: train.warm_start(path, var_name_to_prev_var_name={"old/user": "nobody"}),
+        "'nobody'.*'old/user'.*'old/item', 'old/user'",
+    ),
+    "an ordinary tensor": (
+        lambda path, model: train.init_from_checkpoint(path, {"old/slices": model.item}),
+        "'old/slices'.*'old/item'.*load_variable.*load_embedding_values",
+    ),
+    "slices": (
+        lambda path, model: train.init_from_checkpoint(path, {"old/user": [model.user, model.item]}),
+        "'old/user'.*'old/user'.*slices",
+    ),
+    "a vocabulary": (
+        lambda path, model: train.warm_start(path, var_name_to_vocab_info={"old/user": _vocabulary()}),
+        "'old/user'.*VocabInfo.*load_embedding_values",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_told_before_anything_changes(saved, mistake):
+    call, message = MISTAKES[mistake]
+    with tf.Graph().as_default():
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        model = Model()
+        before = [one.initializer for one in v1.global_variables()]
+        with pytest.raises(ValueError, match=message):
+            call(saved["full"][0], model)
+        assert [one.initializer for one in v1.global_variables()] == before
+        with v1.variable_scope("old", reuse=True):
+            assert sok.get_embedding_variable("item", embedding_dim=2) is model.item
