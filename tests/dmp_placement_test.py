@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparse_operation_kit.dist_model_parallel import cli, drawing
 from sparse_operation_kit.dist_model_parallel.placement import place
+from sparse_operation_kit.dist_model_parallel.slices import slice_counts
 from sparse_operation_kit.dist_model_parallel.tables import STRATEGIES, Options, Table
 
 TABLES = st.lists(
@@ -198,6 +199,25 @@ def test_the_largest_are_halved_until_each_rank_has_one():
     for ranks, slices in ((2, [1, 1]), (3, [2, 1]), (4, [4, 1])):
         placement = place([Table(1000, 8), Table(10, 8)], ranks)
         assert [len(widths(placement, table)) for table in (0, 1)] == slices
+
+
+@pytest.mark.parametrize(
+    ("tables", "ranks", "slices"),
+    [
+        # Pieces of 800 and 720 elements become 400, 400 and 720, and the threshold 799.
+        ([(100, 8), (90, 8)], 3, [2, 1]),
+        ([(100, 8), (90, 8)], 4, [2, 2]),
+        ([(100, 8), (90, 8), (10, 8)], 6, [4, 2, 1]),
+        # Equal tables are cut alike, although one slice more would be enough.
+        ([(100, 8), (100, 8)], 3, [2, 2]),
+        # The larger table has one column. So the other is cut.
+        ([(68, 2), (183, 1)], 3, [2, 1]),
+        ([(2**60, 1), (4, 4)], 5, [1, 4]),
+    ],
+)
+def test_the_threshold_is_just_below_the_largest_piece(tables, ranks, slices):
+    tables = [Table(*sizes) for sizes in tables]
+    assert list(slice_counts(tables, range(len(tables)), ranks, None).values()) == slices
 
 
 def test_widths_that_ranks_do_not_divide():

@@ -24,16 +24,32 @@ def slice_counts(
 ) -> dict[int, int]:
     """For each table of these numbers, how many slices it is cut into.
 
-    Without a threshold, the largest table's size is halved until each rank has a slice, or no table can be
-    cut further.
+    Without a threshold, the largest piece is halved, and the threshold is just below it, until there are as
+    many pieces as ranks. A piece here is a number of elements: a table may have too few columns to be cut so.
+    Then others are cut until each rank has a slice, or no table can be cut further.
     """
-    largest = max((tables[number].elements for number in numbers), default=0)
-    tried = largest if threshold is None else threshold
+
+    def counts_with(tried: int) -> dict[int, int]:
+        return {number: _slices_for(tables[number], tried, ranks) for number in numbers}
+
+    if threshold is not None or not numbers:
+        return counts_with(threshold or 1)
+    pieces = sorted(tables[number].elements for number in numbers)
+    tried = pieces[-1]
+    while len(pieces) < ranks:
+        largest = pieces.pop()
+        tried = largest - 1
+        pieces = sorted([*pieces, largest // 2, largest // 2])
     while True:
-        counts = {number: _slices_for(tables[number], tried, ranks) for number in numbers}
-        if threshold is not None or tried <= 1 or sum(counts.values()) >= ranks:
+        counts = counts_with(tried)
+        left = [
+            tables[number].rows * -(-tables[number].columns // count)
+            for number, count in counts.items()
+            if count < min(ranks, tables[number].columns)
+        ]
+        if sum(counts.values()) >= ranks or not left:
             return counts
-        tried //= 2
+        tried = max(left) - 1
 
 
 def _columns_of_slice(columns: int, slices: int, number: int) -> int:
