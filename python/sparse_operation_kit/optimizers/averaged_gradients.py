@@ -80,11 +80,13 @@ def _prepared(optimizer: Any, pairs: Sequence, are_averaged: bool) -> Sequence:
     if communicator().size == 1 or is_by_hand() or isinstance(optimizer, OptimizerWrapper):
         return pairs
     well_formed = [pair for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
-    if all(graph in _averaged for graph in graphs_of(well_formed)):
+    graphs = graphs_of(well_formed)
+    if graphs and all(graph in _averaged for graph in graphs):
         return pairs
     if are_averaged:
         return [_of_table_divided(pair) for pair in pairs]
-    if replacements.is_installed(Part.COLLECTIVE_TRAINING):
+    has_gradients = any(gradient is not None for gradient, _ in well_formed)
+    if has_gradients and replacements.is_installed(Part.COLLECTIVE_TRAINING):
         raise ValueError(
             "These gradients were not averaged over the ranks: take them from compute_gradients of an"
             " optimizer, or pass them through combine_gradients of a sok.DistributedOptimizer first. If the"

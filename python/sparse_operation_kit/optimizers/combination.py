@@ -63,12 +63,15 @@ def combine(pairs: Iterable, prefix: str, *, average: bool, sparse_as_dense: boo
 
 
 def graphs_of(pairs: Iterable) -> set[tf.Graph]:
-    """Returns the graphs of gradients; for gradients in branches and functions, the outermost graphs."""
-    return {
-        _outermost((gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient).graph)
-        for gradient, _ in pairs
-        if gradient is not None
-    }
+    """Returns the graphs of gradients; for gradients in branches and functions, the outermost graphs.
+
+    Eager tensors have none, nor has what TensorFlow converts to a tensor: arrays and numbers.
+    """
+    tensors = (
+        gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient, _ in pairs
+    )
+    graphs = (getattr(tensor, "graph", None) for tensor in tensors)
+    return {_outermost(graph) for graph in graphs if isinstance(graph, tf.Graph)}
 
 
 def _outermost(graph: tf.Graph) -> tf.Graph:
