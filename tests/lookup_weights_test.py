@@ -115,11 +115,22 @@ def test_weights_at_other_places_than_the_ids(layout):
         places = tf.compat.v1.placeholder(tf.int64)
         if layout == "sparse":
             sound, moved, more = [[0, 0], [1, 0]], [[0, 0], [1, 1]], [[0, 0], [1, 0], [1, 1]]
+            # As many places, or as many numbers, in other shapes.
+            others = (
+                [0, 1],
+                [[0], [1]],
+                [[0, 0, 0], [1, 0, 0]],
+                [[0, 0, 1, 0]],
+                [0, 0, 1, 0],
+                [[[0, 0]], [[1, 0]]],
+                7,
+            )
             ids = tf.SparseTensor(sound, tf.constant([1, 2], tf.int64), [3, 2])
             weights = tf.SparseTensor(places, tf.constant([1.0, 2.0]), [3, 2])
             lookup = group.SparseLookup(table, ids, "sum", weights)
         else:
             sound, moved, more = [0, 1, 2, 2], [0, 2, 2, 2], [0, 1, 2]
+            others = [0, 1, 2, 2, 2], [0]
             ids = tf.RaggedTensor.from_row_splits(tf.constant([1, 2], tf.int64), sound)
             given = tf.ensure_shape(places, [None])
             weights = tf.RaggedTensor.from_row_splits(tf.constant([1.0, 2.0]), given, validate=False)
@@ -127,7 +138,7 @@ def test_weights_at_other_places_than_the_ids(layout):
         (output,) = group.lookup_group([lookup])
         harness.initialize(session)
         assert session.run(output, {places: sound})[:, 0].tolist() == [1, 2, 0]
-        for wrong in (moved, more):
+        for wrong in (moved, more, *others):
             with pytest.raises(tf.errors.InvalidArgumentError, match="some_name.*places"):
                 session.run(output, {places: wrong})
 

@@ -1,5 +1,6 @@
 """Lookups of a group that write to one output: the same bits as separate outputs, without a copy."""
 
+import re
 import types
 
 import numpy as np
@@ -177,6 +178,26 @@ def test_shapes_that_differ_when_the_graph_runs():
         assert session.run([table.size() for table in tables]) == [0, 0]
         assert session.run(output, {fed[0]: [], fed[1]: []}).shape == (0, 4)
         assert session.run(output, {fed[0]: [5, 6], fed[1]: [7, 8]}).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("first_shape", "second_shape"), [([2, 3], [3, 2]), ([6], [2, 3]), ([2, 0], [0, 2]), ([1, 3], [3])]
+)
+@pytest.mark.usefixtures("_both_ways")
+def test_shapes_that_differ_in_more_than_the_number_of_rows(first_shape, second_shape):
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
+        fed = [tf.compat.v1.placeholder(tf.int64) for _ in tables]
+        lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
+        (output,) = group.lookup_group(lookups, side_by_side=True)
+        harness.initialize(session)
+        shapes = [str([*shape, 2]).replace(" ", "") for shape in (second_shape, first_shape)]
+        message = "'second'.*{}.*'first'.*{}".format(*(re.escape(shape) for shape in shapes))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            session.run(output, {fed[0]: np.ones(first_shape), fed[1]: np.ones(second_shape)})
+        assert session.run([table.size() for table in tables]) == [0, 0]
+        for shape in (first_shape, second_shape):
+            assert session.run(output, {ids: np.ones(shape) for ids in fed}).shape == (*shape, 4)
 
 
 def test_training_is_the_same():
