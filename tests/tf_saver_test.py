@@ -328,6 +328,18 @@ def test_other_savers(tmp_path, arguments):
         assert_same(model.state(session), want)
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_the_older_format_is_refused(sharded):
+    """It has no index, which says what tables a checkpoint has."""
+    with tf.Graph().as_default():
+        table = sok.EmbeddingVariable("lonely", dim=2)
+        for variables in (None, {"renamed": table}):
+            with pytest.raises(ValueError, match=f"{'renamed' if variables else 'lonely'}.*write_version"):
+                train.Saver(variables, write_version=train.SaverDef.V1, sharded=sharded)
+        dense = v1.get_variable("dense", initializer=1.0)
+        train.Saver([dense], write_version=train.SaverDef.V1, sharded=sharded)
+
+
 def test_a_saver_of_some_tables(tmp_path):
     with harness.graph_and_session() as session:
         model = Model()

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.saver import checkpoint_restore, checkpoint_save, old_checkpoints
-from sparse_operation_kit.saver.table_saveables import tables_of, with_given_names
+from sparse_operation_kit.saver.agreement import list_of
+from sparse_operation_kit.saver.table_saveables import name_of, tables_of, with_given_names
 
 _BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
 _SAVER = "tensorflow.python.training.saver.Saver"
@@ -54,6 +55,7 @@ def _add_save_ops(original: Callable) -> Callable:
         tables = tables_of(saveables)
         if not tables:
             return original(self, filename_tensor, saveables)
+        _refuse_old_format(self, tables)
 
         def save_others(replacement: Callable[[Any], Any]) -> tf.Tensor:
             return original(self, filename_tensor, [replacement(saveable) for saveable in saveables])
@@ -73,6 +75,7 @@ def _add_sharded_save_ops(original: Callable) -> Callable:
         tables = tables_of(saveable for _, saveables in per_device for saveable in saveables)
         if not tables:
             return original(self, filename_tensor, per_device)
+        _refuse_old_format(self, tables)
 
         def save_others(replacement: Callable[[Any], Any]) -> tf.Tensor:
             replaced = [
@@ -87,6 +90,15 @@ def _add_sharded_save_ops(original: Callable) -> Callable:
         )
 
     return wrapped
+
+
+def _refuse_old_format(builder: Any, tables: Sequence[Any]) -> None:
+    if builder._write_version != tf.compat.v1.train.SaverDef.V2:
+        raise ValueError(
+            f"A Saver of the embedding variables {list_of([name_of(table) for table in tables])} must have "
+            f"write_version=SaverDef.V2, the default, not {builder._write_version}: the older format has no "
+            "place for tables. A Saver with the default restores checkpoints of the older format too"
+        )
 
 
 def _shared(saveables: Sequence[Any]) -> list[Any]:
