@@ -1,5 +1,6 @@
 """DeepRec's arguments and classes for incremental checkpoints; any Saver restores what they save."""
 
+import contextlib
 import json
 import pathlib
 
@@ -107,6 +108,25 @@ def test_positional_arguments_and_other_hooks_stay(tmp_path):
         ) as session:
             session.run(step)
     assert len(ends) == 1 and kinds(tmp_path) == {0: "full", 1: "full"}
+
+
+def test_restarts_leave_no_more_than_is_kept(tmp_path):
+    """DeepRec's arguments keep five checkpoints of each kind."""
+    for _ in range(3):
+        with tf.Graph().as_default(), contextlib.suppress(EOFError):
+            step = model()
+            with v1.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path),
+                save_checkpoint_secs=None,
+                save_checkpoint_steps=2,
+                save_incremental_checkpoint_secs=1e-6,
+            ) as session:
+                for _ in range(11):
+                    session.run(step)
+                raise EOFError
+    marks = [path.name.rpartition("-")[2] for path in tmp_path.glob("*.sok-*")]
+    assert (marks.count("full"), marks.count("incremental")) == (5, 5)
+    assert len(list(tmp_path.glob("*.index"))) == 10
 
 
 def test_without_a_directory_nothing_is_saved(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """sok.IncrementalCheckpointHook saves the changes since the last checkpoint; any Saver restores them."""
 
+import contextlib
 import json
 import pathlib
 
@@ -157,6 +158,42 @@ def test_a_session_goes_on_from_an_incremental_checkpoint(tmp_path, optimizer):
         np.testing.assert_allclose(parts[1], whole[1], atol=1e-6)
     else:
         assert_same(parts, whole)
+
+
+@pytest.mark.parametrize("base", ["model.ckpt", "increment"])
+def test_restarts_leave_no_more_than_is_kept(tmp_path, base):
+    """After each of four sessions, of which two fail: two of the hook's, and three of the other Saver's."""
+    for fails in (False, True, True, False):
+        hook = sok.IncrementalCheckpointHook(
+            str(tmp_path), save_steps=2, max_to_keep=2, checkpoint_basename=base
+        )
+        with tf.Graph().as_default(), contextlib.suppress(EOFError):
+            model = Model("adagrad")
+            with train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path),
+                save_checkpoint_steps=5,
+                hooks=[hook],
+                scaffold=train.Scaffold(saver=train.Saver(max_to_keep=3)),
+                config=harness.session_config(),
+            ) as session:
+                for _ in range(13):
+                    session.run(model.step)
+                if fails:
+                    raise EOFError
+        marks = [path.name.rpartition("-")[2] for path in tmp_path.glob("*.sok-*")]
+        assert (marks.count("full"), len(list(tmp_path.glob("*.index")))) == (3, 5)
+
+
+def test_the_hook_has_a_directory_of_its_own(tmp_path):
+    """Its checkpoints of the last session stay whole, although they build on one that is saved again."""
+    of_hook, of_others = tmp_path / "hook", tmp_path / "others"
+    for steps in (7, 0):
+        hook = sok.IncrementalCheckpointHook(str(of_hook), save_steps=2)
+        full = train.CheckpointSaverHook(str(of_others), save_steps=1000, saver=None)
+        full.end = lambda session: None
+        run(of_others, "adagrad", steps, [hook, full], save_checkpoint_steps=None, save_checkpoint_secs=None)
+    assert train.latest_checkpoint(str(of_others)).endswith("model.ckpt-0")
+    states_of([train.latest_checkpoint(str(of_hook))], "adagrad", tmp_path)
 
 
 def test_a_graph_without_tables(tmp_path):

@@ -29,7 +29,7 @@ from sparse_operation_kit.core import global_step
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.table_device import check_same_device
-from sparse_operation_kit.saver import old_checkpoints, retention
+from sparse_operation_kit.saver import old_checkpoints, retention, saver_marks
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
 
@@ -216,26 +216,31 @@ def save(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwar
     if communicator().rank == 0:
         return _save_on_first_rank(original, saver, bound, ending)
     remembers = bound.arguments.get("write_state", True)
+    session = bound.arguments["sess"]
+    _take_over(saver, bound.arguments, ending)
     bound.arguments.update(write_meta_graph=False, write_state=False)
-    path = _run(lambda: original(*bound.args, **bound.kwargs), bound.arguments["sess"], ending)
+    path = _run(lambda: original(*bound.args, **bound.kwargs), session, ending)
     if remembers:
         # Keeps the list of checkpoints as on rank 0. Only rank 0 deletes them.
         saver._RecordLastCheckpoint(path)
         saver._checkpoints_to_be_deleted.clear()
+        old_checkpoints.note(saver, session.graph, path)
     return path
 
 
 def _save_on_first_rank(
     original: Callable, saver: tf.compat.v1.train.Saver, bound: inspect.BoundArguments, ending: _Ending
 ) -> str:
-    before = saver.last_checkpoints
     session = bound.arguments["sess"]
     with contextlib.ExitStack() as locks:
         held: list[str] = []
+        before: set[str] = set()
+        kind = _kind_of(saver, bound.arguments, ending)
 
         def save_tables_and_others() -> str:
-            prefix = _settle_prefix(saver, bound.arguments)
-            refusal = _lock(prefix, ending.incremental, locks, held)
+            prefix = _take_over(saver, bound.arguments, ending)
+            before.update(saver.last_checkpoints, (path for path, _ in saver._checkpoints_to_be_deleted))
+            refusal = _prepare(prefix, ending.incremental, kind, locks, held)
             if refusal is None:
                 return original(*bound.args, **bound.kwargs)
             # Runs the stages anyway, because they tell the other ranks about the error.
@@ -247,12 +252,36 @@ def _save_on_first_rank(
         except Exception:
             # Removes tables without a checkpoint, which could fill a disk that is too full already.
             retention.collect(str(bound.arguments["save_path"]), held=held)
+            if held and os.path.lexists(f"{held[0]}.index"):
+                old_checkpoints.note(saver, session.graph, held[0])
             raise
-        old_checkpoints.note(saver, path)
+        saver_marks.end(path, kind)
+        old_checkpoints.note(saver, session.graph, path)
         kept = saver.last_checkpoints
         known = [*kept, *_used.get(session.graph, {}).values()]
-        retention.collect(path, set(before) - set(kept), known, held)
+        retention.collect(path, before - set(kept), known, held)
         return path
+
+
+def _kind_of(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any], ending: _Ending) -> str | None:
+    """Returns the mark of a checkpoint that `max_to_keep` counts, or None if it counts none."""
+    if not saver.saver_def.max_to_keep or not arguments.get("write_state", True):
+        return None
+    return saver_marks.INCREMENTAL if ending.incremental else saver_marks.FULL
+
+
+def _take_over(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any], ending: _Ending) -> str:
+    """Takes over what earlier sessions left, on every rank, before rank 0 removes any of it.
+
+    Returns:
+      The prefix to save to.
+    """
+    numbered = arguments.get("global_step") is not None
+    prefix = _settle_prefix(saver, arguments)
+    kind = _kind_of(saver, arguments, ending)
+    if kind is not None and not _is_elsewhere(prefix):
+        old_checkpoints.take_over(saver, arguments["sess"].graph, prefix, numbered, kind)
+    return prefix
 
 
 def _settle_prefix(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any]) -> str:
@@ -267,22 +296,28 @@ def _settle_prefix(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any]) -
     return f"{prefix}-{step:08d}" if saver._pad_step_number else f"{prefix}-{step:d}"
 
 
-def _lock(
-    prefix: str, incremental: bool, locks: contextlib.ExitStack, held: list[str]
+def _is_elsewhere(prefix: str) -> bool:
+    """Returns whether the stages refuse the prefix: it is no path of the file system."""
+    return "://" in prefix or path_problem(prefix) is not None
+
+
+def _prepare(
+    prefix: str, incremental: bool, kind: str | None, locks: contextlib.ExitStack, held: list[str]
 ) -> tuple[int, str] | None:
-    """Acquires the locks of a save into `locks`, and adds their paths to `held`.
+    """Acquires the locks of a save into `locks`, adds their paths to `held`, and marks the checkpoint.
 
     Returns:
       None, or the (code, message) of an error.
     """
-    if "://" in prefix or path_problem(prefix):
-        return None  # The stages report the problem.
+    if _is_elsewhere(prefix):
+        return None
     directory = os.path.dirname(prefix) or "."
     try:
         own_files.make_folders(directory)
         for path in [prefix, retention.chains_of(directory)] if incremental else [prefix]:
             locks.enter_context(prefix_lock.acquire(path, _PATIENCE_SECONDS))
             held.append(path)
+        saver_marks.begin(prefix, kind)
     except prefix_lock.PrefixInUseError as error:
         return tf.errors.FAILED_PRECONDITION, str(error)
     except OSError as error:

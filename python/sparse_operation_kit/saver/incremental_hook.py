@@ -44,7 +44,7 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         save_secs: float | None = None,
         save_steps: int | None = None,
         checkpoint_basename: str = "model.ckpt",
-        max_to_keep: int = 5,
+        max_to_keep: int | None = 5,
     ) -> None:
         """Creates the hook. Give either `save_secs` or `save_steps`.
 
@@ -54,7 +54,8 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
           save_secs: Seconds between two checkpoints, by rank 0's clock.
           save_steps: Steps between two checkpoints.
           checkpoint_basename: The checkpoints' name without the step.
-          max_to_keep: How many checkpoints of this hook to keep.
+          max_to_keep: How many checkpoints of this hook to keep, those that it left in earlier sessions
+            included. None or 0 keeps all.
         """
         super().__init__(
             checkpoint_dir,
@@ -74,6 +75,8 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._saver = tf.compat.v1.train.Saver(
             sharded=True, max_to_keep=self._max_to_keep, builder=IncrementalBuilder()
         )
+        # Checkpoints of earlier sessions in this directory may build on those in the directory of others.
+        checkpoint_save.note_use(tf.compat.v1.get_default_graph(), self._save_path)
         self._track_changes = native.ops.sok_track_changes([table.handle for table in tables])
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:

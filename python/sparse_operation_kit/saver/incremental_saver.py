@@ -16,7 +16,7 @@ class IncrementalSaver(tf.compat.v1.train.Saver):
 
     Ordinary variables are in them in full. The first checkpoint of a session is a full one, as in
     `IncrementalCheckpointHook`. Any Saver restores the checkpoints, together with those that they build on.
-    With several ranks, every rank saves.
+    With several ranks, every rank saves. `max_to_keep` counts those of earlier sessions too.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Removes tables that no checkpoint refers to.
+"""Removes tables that no checkpoint refers to, and what killed saves have left.
 
 TensorFlow removes its own files of old checkpoints, but not the tables beside them. A killed save leaves
-tables that no checkpoint refers to. A running save has such tables too, but it holds the lock of its prefix
-(`checkpoint/prefix_lock.py`), and nothing is removed at a locked prefix.
+tables that no checkpoint refers to, and files of TensorFlow. A running save has such files too, but it holds
+the lock of its prefix (`checkpoint/prefix_lock.py`), and nothing is removed at a locked prefix.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sparse_operation_kit.checkpoint import own_files, prefix_lock, table_files
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.checkpoint.table_files import FOLDER_SUFFIX
+from sparse_operation_kit.saver import saver_marks
 from sparse_operation_kit.saver.needed_tables import NeededTables
 
 _INDEX = ".index"
@@ -32,7 +33,7 @@ def collect(
 
     The family of a prefix is the same name with other step numbers. For `prefix` and each of `removed`, these
     tables are candidates: its own; those of its family whose checkpoint no longer exists; and those of its
-    family whose save was killed.
+    family whose save was killed. TensorFlow's part of a killed save goes too if a mark tells whose it is.
 
     Tables are kept if an `.index` file refers to them, directly or through the chain of an incremental
     checkpoint; if an unreadable checkpoint may need them; or if another process holds the lock of their
@@ -97,6 +98,8 @@ def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set
                     needed.add(os.path.join(directory, base))
         for one, found in tables.items():
             _remove_all_but(needed, one, found)
+            if _is_killed(one):
+                _remove_tensorflows(one)
 
 
 def _normal(prefix: str) -> str:
@@ -119,7 +122,8 @@ def _candidates(prefix: str, removed: Sequence[str]) -> list[str]:
         suffixed = [entry for entry in entries if entry.endswith(FOLDER_SUFFIX)]
         folders = {_base(one, FOLDER_SUFFIX) for one in suffixed if _is_own(os.path.join(directory, one))}
         killed = {_base(entry, prefix_lock.SUFFIX) for entry in entries}
-        for base in sorted((table_files.bases_in(entries) | folders | killed) - {""}):
+        of_tables = table_files.bases_in(entries) | saver_marks.bases_in(entries)
+        for base in sorted((of_tables | folders | killed) - {""}):
             if base not in here and not any(family.fullmatch(base) for family in families):
                 continue
             saved = directory == _directory(prefix) and base == os.path.basename(prefix)
@@ -140,6 +144,8 @@ def _is_own(path: str) -> bool:
 
 def _is_left(prefix: str, tables: Sequence[Path], needed: NeededTables) -> bool:
     """Returns whether something may be removed at a prefix, given the needed tables known so far."""
+    if _is_killed(prefix):
+        return True
     if not tables:
         return os.path.lexists(prefix + FOLDER_SUFFIX)
     return not all(needed.has(table) for table in tables)
@@ -159,6 +165,21 @@ def _remove_all_but(needed: NeededTables, prefix: str, tables: Sequence[Path]) -
     # The folder may hold other files, or may not exist.
     with contextlib.suppress(OSError):
         os.rmdir(folder)
+
+
+def _is_killed(prefix: str) -> bool:
+    """Returns whether a save or removal of a marked checkpoint was killed. The caller holds its lock."""
+    return saver_marks.kind_of(prefix) is not None and not os.path.lexists(f"{prefix}{_INDEX}")
+
+
+def _remove_tensorflows(prefix: str) -> None:
+    """Removes TensorFlow's part of a checkpoint that is not complete, and then its mark."""
+    directory, base = os.path.split(prefix)
+    file = re.compile(re.escape(base) + r"(\.meta|\.data-\d{5}-of-\d{5}|_temp(_[0-9a-f]{32})?)")
+    for entry in os.listdir(directory or "."):
+        if file.fullmatch(entry):
+            own_files.remove_tree(os.path.join(directory, entry))
+    saver_marks.end(prefix, None)
 
 
 def _exists(base: str, entries: set[str]) -> bool:
