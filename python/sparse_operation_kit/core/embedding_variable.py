@@ -17,6 +17,7 @@ from sparse_operation_kit.compat.internals import (
     set_handle_data,
 )
 from sparse_operation_kit.core import (
+    graph_keys,
     graph_ops,
     initialize,
     initializers,
@@ -169,6 +170,10 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             self._initializer_inputs = tuple(initializer_op.control_inputs)
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
         self._become_variable(trainable, shape, handle, initializer_op, is_initialized)
+        collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, graph_keys.TABLES]
+        if trainable:
+            collections.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+        ops.add_to_collections(collections, self)
 
     def _initial_rows(
         self, initializer: Any
@@ -222,7 +227,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         initializer_op: tf.Operation,
         is_initialized: tf.Tensor,
     ) -> None:
-        """Makes this object a variable for TensorFlow, and adds it to the graph's collections."""
+        """Makes this object a variable for TensorFlow."""
         resource_variable_ops.BaseResourceVariable.__init__(
             self,
             trainable=trainable,
@@ -235,10 +240,6 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             is_initialized_op=is_initialized,
             in_graph_mode=True,
         )
-        collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES]
-        if trainable:
-            collections.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
-        ops.add_to_collections(collections, self)
         # Not at import, so that importing the library alone does not change TensorFlow.
         replacements.install(*OF_EMBEDDING_VARIABLES)
 
@@ -477,7 +478,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self._refuse("has no gather_nd")
 
     def to_proto(self, export_scope: str | None = None) -> None:
-        """Returns None, as a MetaGraph cannot describe the variable to TensorFlow alone."""
+        """Returns None: a MetaGraph has the variable in another collection (`core/meta_graphs.py`)."""
         del export_scope
 
     # The interface of a SaveableObject, for tf.compat.v1.train.Saver.

@@ -69,7 +69,7 @@ class EmbeddingVariableOption:
             )
 
 
-class _InParts(EmbeddingVariable):
+class InParts(EmbeddingVariable):
     """An embedding variable created with a partitioner.
 
     Programs iterate over the parts of such a variable. It has one part, itself: rows are sharded over ranks
@@ -168,7 +168,7 @@ def get_embedding_variable(
             " use reuse=tf.compat.v1.AUTO_REUSE to create missing variables"
         )
     make = functools.partial(
-        _InParts if partitioner is not None or scope.partitioner is not None else EmbeddingVariable,
+        InParts if partitioner is not None or scope.partitioner is not None else EmbeddingVariable,
         name=full_name,
         dim=embedding_dim,
         key_dtype=key_dtype,

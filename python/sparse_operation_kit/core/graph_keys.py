@@ -29,6 +29,8 @@ class GraphKeys:
 EMBEDDING_VARIABLES = "embedding_variables"
 EV_INIT_VAR_OPS = "ev_init_var_ops"
 EV_INIT_SLOT_OPS = "ev_init_slot_ops"
+# All embedding variables; `core/meta_graphs.py` writes them into MetaGraphs.
+TABLES = "SparseOperationKitEmbeddingVariables"
 
 
 def add_to_deeprec_collections(variable: Any) -> None:
@@ -56,6 +58,9 @@ def _from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None
 for _key in (
     GraphKeys.SparseOperationKitEmbeddingLayers,
     GraphKeys.SparseOperationKitOptimizer,
-    EMBEDDING_VARIABLES,
 ):
     ops.register_proto_function(_key, wrappers_pb2.StringValue, _to_proto, _from_proto)
+# TABLES has them, with their places in the other collections.
+ops.register_proto_function(
+    EMBEDDING_VARIABLES, wrappers_pb2.StringValue, lambda member, export_scope=None: None, _from_proto
+)

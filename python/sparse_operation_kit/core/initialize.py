@@ -49,11 +49,13 @@ class _GraphState:
       status: The tensor that prepares the graph's sessions; None if there is none yet.
       arguments: The words that `status` sends to the ranks.
       makers: Ops that create tables; an Init that is added later makes them wait for it.
+      imported: The constant with the words, if `status` came with a MetaGraph.
     """
 
     status: tf.Tensor | None = None
     arguments: list[int] = dataclasses.field(default_factory=list)
     makers: list[tf.Operation] = dataclasses.field(default_factory=list)
+    imported: tf.Operation | None = None
 
 
 def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
@@ -163,6 +165,36 @@ def making_table() -> Iterator[list[tf.Operation]]:
     state.makers += made
 
 
+def adopt(maker: tf.Operation) -> None:
+    """Records an op of an imported MetaGraph that creates a table, and the Init that it waits for.
+
+    A session has one Init, so the imported one gets the arguments of the graph's own, or those of the next
+    call of `Init`. Without either it keeps those that it was exported with.
+    """
+    state = _state_of(maker.graph)
+    state.makers.append(maker)
+    for op in maker.control_inputs:
+        words = _words_of(op)
+        if words is None or op.outputs[0] is state.status:
+            continue
+        if state.status is None:
+            state.status, state.imported = op.outputs[0], words
+            state.arguments = tf.get_static_value(words.outputs[0]).tolist()
+        elif state.imported is not words:
+            _set_words(words, state.arguments)
+
+
+def _words_of(op: tf.Operation) -> tf.Operation | None:
+    """Returns the constant with the arguments of Init, if the op is one (`_unless_it_has_run`)."""
+    has_run = op.inputs[1].op.inputs[1].op if op.type == "Merge" else op
+    return has_run.inputs[0].op if has_run.type == "SokInitHasRun" else None
+
+
+def _set_words(constant: tf.Operation, words: list[int]) -> None:
+    value = tf.compat.v1.AttrValue(tensor=tf.make_tensor_proto(words, tf.int64))
+    constant._set_attr("value", value)
+
+
 def _state_of(graph: tf.Graph) -> _GraphState:
     state = getattr(graph, _GRAPH_ATTRIBUTE, None)
     if state is None:
@@ -176,6 +208,9 @@ def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
     if tf.executing_eagerly():
         return _told_to_ranks(tf.constant(words, tf.int64), words)
     state = _state_of(tf.compat.v1.get_default_graph())
+    if state.status is not None and state.imported is not None:
+        _set_words(state.imported, words)
+        state.arguments, state.imported = words, None
     # Nothing depends on the first word, the batch size.
     if state.status is not None and state.arguments[1:] == words[1:]:
         return state.status

@@ -39,6 +39,15 @@ _HINT = "every rank saves: give all of them the same checkpoint_dir and hooks"
 _PATIENCE_SECONDS = 60.0
 
 
+# Names in a Saver's scope, by which the Saver of an imported MetaGraph finds what it needs too.
+_BEGIN = "begin_tables"
+_REFUSAL_CODE = "refusal_code"
+_REFUSAL_MESSAGE = "refusal_message"
+_SUCCEEDED = "succeeded"
+_OF_ALL = "succeeded_of_all"
+_END = "end"
+
+
 @dataclasses.dataclass(frozen=True)
 class _Ending:
     """The placeholders of a save, and the ops that end it.
@@ -58,8 +67,6 @@ class _Ending:
     end: tf.Operation
 
 
-# By graph and the name of a Saver's save tensor.
-_endings: weakref.WeakKeyDictionary[tf.Graph, dict[str, _Ending]] = weakref.WeakKeyDictionary()
 # The prefix of the last checkpoint, by graph.
 _last_saved: weakref.WeakKeyDictionary[tf.Graph, str] = weakref.WeakKeyDictionary()
 # A prefix in each directory that the graph's Savers have saved to or restored from, by graph.
@@ -100,8 +107,8 @@ def add_ops(
     names = list_of([variable.m_var_name for variable in variables])
     kind = "an incremental checkpoint" if incremental else "a checkpoint"
     refusal = (
-        tf.compat.v1.placeholder_with_default(tf.errors.OK, [], name="refusal_code"),
-        tf.compat.v1.placeholder_with_default("", [], name="refusal_message"),
+        tf.compat.v1.placeholder_with_default(tf.errors.OK, [], name=_REFUSAL_CODE),
+        tf.compat.v1.placeholder_with_default("", [], name=_REFUSAL_MESSAGE),
     )
     references, written = _add_stages(tables, prefix, incremental, refusal, f"Saving {kind} of {names}")
     of_all = {id(one): one.of_all_ranks() for one in sorted(shared, key=lambda one: one.name)}
@@ -118,9 +125,7 @@ def add_ops(
         ]
         with tf.control_dependencies([written, *parts]):
             saved = tf.identity(prefix)
-    graph = tf.compat.v1.get_default_graph()
-    ending = _add_ending(variables, incremental, refusal, f"Saving {kind} of {names}")
-    _endings.setdefault(graph, {})[saved.name] = ending
+    _add_ending(variables, f"Saving {kind} of {names}")
     return saved
 
 
@@ -153,6 +158,7 @@ def _add_stages(
                 stage=stage,
                 incremental=incremental,
                 names=names,
+                name=f"{stage}_tables",
             )
         label = f"{stage} ({_HINT})" if stage == "begin" else stage
         if stage == "begin":
@@ -168,18 +174,13 @@ def _add_stages(
         return tf.unstack(references, len(tables)), written
 
 
-def _add_ending(
-    variables: Sequence[EmbeddingVariable],
-    incremental: bool,
-    refusal: tuple[tf.Tensor, tf.Tensor],
-    what: str,
-) -> _Ending:
-    succeeded = tf.compat.v1.placeholder(tf.bool, [], name="succeeded")
-    of_all = agree(tf.cast(succeeded, tf.int64)[tf.newaxis], f"{what}: end")[:, 0]
-    end = native.ops.sok_end_checkpoint(
-        [variable.handle for variable in variables], tf.equal(of_all[0], 1), name="end"
+def _add_ending(variables: Sequence[EmbeddingVariable], what: str) -> None:
+    succeeded = tf.compat.v1.placeholder(tf.bool, [], name=_SUCCEEDED)
+    of_all = agree(tf.cast(succeeded, tf.int64)[tf.newaxis], f"{what}: end")
+    of_all = tf.identity(of_all[:, 0], name=_OF_ALL)
+    native.ops.sok_end_checkpoint(
+        [variable.handle for variable in variables], tf.equal(of_all[0], 1), name=_END
     )
-    return _Ending(incremental, refusal, succeeded, of_all, end)
 
 
 def has_tables(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> bool:
@@ -200,7 +201,22 @@ def note_use(graph: tf.Graph, prefix: str) -> None:
 def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Ending | None:
     if not saver.saver_def or graph is None:
         return None
-    return _endings.get(graph, {}).get(saver.saver_def.save_tensor_name)
+    scope = saver.saver_def.filename_tensor_name.rpartition("/")[0]
+
+    def tensor(name: str) -> tf.Tensor:
+        return graph.get_tensor_by_name(f"{scope}/{name}:0")
+
+    try:
+        begin = graph.get_operation_by_name(f"{scope}/{_BEGIN}")
+        return _Ending(
+            begin.get_attr("incremental"),
+            (tensor(_REFUSAL_CODE), tensor(_REFUSAL_MESSAGE)),
+            tensor(_SUCCEEDED),
+            tensor(_OF_ALL),
+            graph.get_operation_by_name(f"{scope}/{_END}"),
+        )
+    except KeyError:
+        return None
 
 
 def save(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> str | None:

@@ -1,0 +1,174 @@
+"""Embedding variables in MetaGraphs: an import makes them variables again, from the ops of their tables.
+
+TensorFlow's own collections of variables cannot hold them: it would make each a `ResourceVariable`, which
+reads a tensor. So a MetaGraph has them in a collection of the library's own, with the collections that each
+was in, and its place there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import tensorflow as tf
+from google.protobuf import wrappers_pb2
+
+from sparse_operation_kit import native
+from sparse_operation_kit.compat.internals import op_definition, ops, set_handle_data
+from sparse_operation_kit.core import graph_keys, initialize, row_policies
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.get_embedding_variable import InParts
+from sparse_operation_kit.core.table_device import place_table
+
+# Attributes of the op that makes a table: an input has the first, and a call the second.
+_NOT_COPIED = ("num_initial_rows", "keep_existing")
+# The classes whose objects an import can make, by name.
+_KINDS = {kind.__name__: kind for kind in (EmbeddingVariable, InParts)}
+
+
+def to_proto(variable: EmbeddingVariable, export_scope: str | None = None) -> wrappers_pb2.StringValue | None:
+    """Returns what a MetaGraph says of a variable; None if the variable is not in the name scope."""
+    if export_scope and not variable.handle.name.startswith(export_scope):
+        return None
+    description = {
+        "kind": type(variable).__name__,
+        "variable": ops.strip_name_scope(variable.handle.op.name, export_scope),
+        "initializer": ops.strip_name_scope(variable.initializer.name, export_scope),
+        "is_initialized": ops.strip_name_scope(variable._is_initialized_op.op.name, export_scope),
+        "rank": [communicator().rank, communicator().size],
+        "shape": variable.shape.as_list(),
+        "trainable": variable.trainable,
+        "collections": _places(variable),
+    }
+    return wrappers_pb2.StringValue(value=json.dumps(description, sort_keys=True))
+
+
+def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None) -> Any:
+    """Returns the variable of a table in the default graph, and adds it to the collections that it was in.
+
+    TensorFlow 2 loads a SavedModel in the graph of a function, where it replaces the variables by its own;
+    there, only the table's name is returned.
+
+    Raises:
+      ValueError: The MetaGraph was exported by another rank, or another number of ranks; the variable is of
+        a class of `sok.experiment`; or the ops of the table are not in the graph.
+    """
+    description = json.loads(proto.value)
+    name = ops.prepend_name_scope(description["variable"], import_scope)
+    graph = tf.compat.v1.get_default_graph()
+    if getattr(graph, "building_function", False):
+        return name
+    _check(name, description)
+    handle, initializer_op, is_initialized = (
+        _op(graph, name, ops.prepend_name_scope(description[part], import_scope))
+        for part in ("variable", "initializer", "is_initialized")
+    )
+    for known in graph.get_collection(graph_keys.TABLES):
+        if known.handle is handle.outputs[0]:
+            return known  # The MetaGraph was imported into the graph that it was exported from.
+    variable = _variable(name, handle.outputs[0], initializer_op, is_initialized.outputs[0], description)
+    for key, place in description["collections"].items():
+        graph.get_collection_ref(key).insert(place, variable)
+    return variable
+
+
+def _places(variable: EmbeddingVariable) -> dict[str, int]:
+    """The collections of variables that have the variable, and its place in each."""
+    keys = [*ops.GraphKeys._VARIABLE_COLLECTIONS, graph_keys.EMBEDDING_VARIABLES]
+    found = {}
+    for key in keys:
+        members = variable.graph.get_collection(key)
+        places = [place for place, member in enumerate(members) if member is variable]
+        if places:
+            found[key] = places[0]
+    return found
+
+
+def _check(name: str, description: dict[str, Any]) -> None:
+    who = f"Embedding variable '{name}' cannot be imported"
+    kind = description["kind"]
+    if kind not in _KINDS:
+        raise ValueError(
+            f"{who}: it is a {kind}, whose Python object a MetaGraph does not hold. Build the graph by the "
+            "program that made it"
+        )
+    rank, ranks = description["rank"]
+    known = communicator()
+    if (rank, ranks) != (known.rank, known.size):
+        raise ValueError(
+            f"{who}: rank {rank} of {ranks} exported the MetaGraph, and its ops are those of that rank. This "
+            f"is rank {known.rank} of {known.size}: build the graph by the program that made it"
+        )
+
+
+def _op(graph: tf.Graph, name: str, op: str) -> tf.Operation:
+    try:
+        return graph.get_operation_by_name(op)
+    except KeyError:
+        raise ValueError(
+            f"Embedding variable '{name}' cannot be imported: the graph has no op '{op}'"
+        ) from None
+
+
+def _variable(
+    name: str,
+    handle: tf.Tensor,
+    initializer_op: tf.Operation,
+    is_initialized: tf.Tensor,
+    description: dict[str, Any],
+) -> EmbeddingVariable:
+    attributes = {
+        attribute.name: _text(initializer_op.get_attr(attribute.name))
+        for attribute in op_definition(initializer_op.type).attr
+        if attribute.name not in _NOT_COPIED
+    }
+    variable = EmbeddingVariable.__new__(_KINDS[description["kind"]])
+    variable.m_var_name = name
+    variable.dim = attributes["dim"]
+    variable.capacity = attributes["capacity"] or None
+    variable.key_dtype = tf.as_dtype(attributes["key_dtype"])
+    variable.use_hashtable = attributes["use_hashtable"]
+    variable.deeprec_arithmetic = attributes["initializer_rows"] > 0
+    evicts_by_step = attributes["eviction"] == "global_step"
+    variable._eviction = row_policies.GlobalStepEvict(attributes["steps_to_live"]) if evicts_by_step else None
+    variable._keeps_frequency = attributes["admission"] != "none" or attributes["on_full"] == "evict_lfu"
+    variable.constant_initial_value = _constant(attributes)
+    given = list(initializer_op.inputs)[1:]
+    variable._given_rows = (lambda: given[0]) if given else None
+    variable._make_table = functools.partial(native.ops.sok_initialize_table, handle, **attributes)
+    variable._initializer_inputs = tuple(initializer_op.control_inputs)
+    initialize.adopt(initializer_op)
+    _own_table(handle.op, name)
+    shape = tf.TensorShape(description["shape"])
+    set_handle_data(handle, shape, tf.float32)
+    variable._become_variable(description["trainable"], shape, handle, initializer_op, is_initialized)
+    return variable
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _constant(attributes: dict[str, Any]) -> float | None:
+    """See `EmbeddingVariable.constant_initial_value`."""
+    if attributes["initializer"] != "constant":
+        return None
+    (value,) = attributes["initializer_args"]
+    is_filtered = attributes["admission"] != "none" and attributes["filter_freq"] > 0
+    return None if is_filtered and value == attributes["default_value"] else value
+
+
+def _own_table(handle: tf.Operation, name: str) -> None:
+    """Gives a table that is imported under a scope rows of its own, as ordinary variables have.
+
+    Otherwise it would share them with the table of that name in the session. A table whose name differs from
+    its op's because it was exported so (`_own_their_tables`) keeps it.
+    """
+    place_table(handle, name)
+    if name.endswith(f"/{handle.get_attr('shared_name').decode()}"):
+        handle._set_attr("shared_name", tf.compat.v1.AttrValue(s=name.encode()))
+
+
+ops.register_proto_function(graph_keys.TABLES, wrappers_pb2.StringValue, to_proto, from_proto)
