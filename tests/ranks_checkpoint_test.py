@@ -233,20 +233,26 @@ def test_old_checkpoints_go(tmp_path):
     assert sorted(path.stem for path in tmp_path.glob("*.index")) == ["model-3", "model-4"]
 
 
-def _warm_start(folder: str) -> tuple[np.ndarray, np.ndarray]:
+def _warm_start(folder: str) -> tuple[list[np.ndarray], float, np.ndarray]:
+    path = f"{folder}/adagrad-3"
     with harness.graph_and_session() as session:
         model = Model()
-        model.saver.restore(session, f"{folder}/adagrad-3")
+        model.saver.restore(session, path)
         want = model.contents(session)
     with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("mine", DIM)
-        rows = tf.nn.embedding_lookup(table, KEYS)
-        sok.init_from_checkpoint(f"{folder}/adagrad-3", {"scope/table": "mine"})
+        tables = [sok.EmbeddingVariable(name, DIM) for name in ("mine", "yours")]
+        rows = [tf.nn.embedding_lookup(table, KEYS) for table in tables]
+        dense = tf.compat.v1.get_variable("dense", initializer=1.0)
+        sok.init_from_checkpoint(path, {"scope/table": "mine"})
+        train.warm_start(path, "(yours|dense)", var_name_to_prev_var_name={"yours": "scope/table"})
         harness.initialize(session)
-        return session.run(rows), want
+        found, value = session.run([rows, dense])
+        return found, value, want
 
 
 def test_tables_start_from_a_checkpoint_of_another_number_of_ranks(saved):
-    for rows, want in ranks.run(_warm_start, saved[3][0], ranks=2):
-        known = np.isin(KEYS, harness.saved_tables(f"{saved[3][0]}/adagrad-3")["scope/table"]["keys"])
-        np.testing.assert_array_equal(rows[known], want[known])
+    known = np.isin(KEYS, harness.saved_tables(f"{saved[3][0]}/adagrad-3")["scope/table"]["keys"])
+    for tables, dense, want in ranks.run(_warm_start, saved[3][0], ranks=2):
+        for rows in tables:
+            np.testing.assert_array_equal(rows[known], want[known])
+        assert dense == 5.0
