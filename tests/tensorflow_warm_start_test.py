@@ -216,7 +216,7 @@ MISTAKES = {
     ),
     "an ordinary tensor": (
         lambda path, model: train.init_from_checkpoint(path, {"old/slices": model.item}),
-        "'old/slices'.*'old/item'.*load_variable.*load_embedding_values",
+        "'old/slices'.*'old/item'.*load_variable.*assign_rows",
     ),
     "slices": (
         lambda path, model: train.init_from_checkpoint(path, {"old/user": [model.user, model.item]}),
@@ -224,7 +224,7 @@ MISTAKES = {
     ),
     "a vocabulary": (
         lambda path, model: train.warm_start(path, var_name_to_vocab_info={"old/user": _vocabulary()}),
-        "'old/user'.*VocabInfo.*load_embedding_values",
+        "'old/user'.*VocabInfo.*assign_rows",
     ),
 }
 

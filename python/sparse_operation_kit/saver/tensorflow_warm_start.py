@@ -79,8 +79,8 @@ def _without_vocabulary(original: Callable) -> Callable:
             f"Embedding variable '{table.m_var_name}' cannot be warm-started with a VocabInfo: its rows have "
             "keys, and no order that a vocabulary could change. Leave it out of var_name_to_vocab_info, and "
             "each key gets its row. If the new keys are lines of another vocabulary, load the rows with "
-            "sparse_operation_kit.checkpoint's row_blocks, and set them in the new order with "
-            "sok.Saver().load_embedding_values"
+            "sparse_operation_kit.checkpoint's row_blocks, and give them their new keys with the variable's "
+            "assign_rows"
         )
 
     return warm_start

@@ -152,7 +152,7 @@ def entries_of_tables(
         known = ", ".join(f"'{name}'" for name in sorted(saved)) or "none"
         as_tensor = (
             f". '{source}' is an ordinary tensor there: read it with tf.train.load_variable, and set the "
-            "table's rows with sok.Saver().load_embedding_values"
+            "table's rows with assign_rows"
             if source in shapes
             else ""
         )
