@@ -187,13 +187,20 @@ def test_restarts_leave_no_more_than_is_kept(tmp_path, base):
 def test_the_hook_has_a_directory_of_its_own(tmp_path):
     """Its checkpoints of the last session stay whole, although they build on one that is saved again."""
     of_hook, of_others = tmp_path / "hook", tmp_path / "others"
+
     for steps in (7, 0):
         hook = sok.IncrementalCheckpointHook(str(of_hook), save_steps=2)
-        full = train.CheckpointSaverHook(str(of_others), save_steps=1000, saver=None)
-        full.end = lambda session: None
-        run(of_others, "adagrad", steps, [hook, full], save_checkpoint_steps=None, save_checkpoint_secs=None)
-    assert train.latest_checkpoint(str(of_others)).endswith("model.ckpt-0")
-    states_of([train.latest_checkpoint(str(of_hook))], "adagrad", tmp_path)
+        with tf.Graph().as_default(), contextlib.suppress(EOFError):
+            model = Model("adagrad")
+            with train.MonitoredTrainingSession(
+                checkpoint_dir=str(of_others), save_checkpoint_steps=5, hooks=[hook]
+            ) as session:
+                for _ in range(steps):
+                    session.run(model.step)
+                raise EOFError
+    latest = [train.latest_checkpoint(str(folder)) for folder in (of_hook, of_others)]
+    assert [pathlib.Path(path).name for path in latest] == ["model.ckpt-6", "model.ckpt-5"]
+    states_of(latest, "adagrad", tmp_path)
 
 
 def test_a_graph_without_tables(tmp_path):
