@@ -66,7 +66,7 @@ def test_a_sum_of_gradients_is_not_untouched(is_sharded):
     for gradient in (of_two_groups, by_hand):
         assert graph_ops.untouched_gradient(gradient, table.handle) is None
         assert not graph_ops.names_each_row_once(gradient.indices)
-        assert graph_ops.comes_from_all_ranks(gradient.indices) == is_sharded
+        assert graph_ops.comes_from_tables(gradient.indices)
 
 
 def test_the_gradient_of_another_table_is_not_untouched(is_sharded):
@@ -162,25 +162,42 @@ def test_rows_of_one_groups_gradient_are_distinct(is_sharded):
     assert graph_ops.names_each_row_once(tf.identity(tf.identity(gradient.indices)))
     assert not graph_ops.names_each_row_once(gradient.indices + 0)
     assert not graph_ops.names_each_row_once(tf.constant([0], tf.int64))
+    distinct, places = tf.unique(tf.constant([4, 4]))
+    assert graph_ops.names_each_row_once(tf.identity(distinct))
+    assert not graph_ops.names_each_row_once(places)
 
 
-def test_row_numbers_of_all_ranks_are_told_after_any_change(is_sharded):
+def test_row_numbers_of_tables_are_told_after_any_change(is_sharded):
     (gradient,) = Model(["dense"]).gradients()
     changed = tf.unique(tf.concat([gradient.indices, gradient.indices], 0) * 2)[0]
     for indices in (gradient.indices, changed):
-        assert graph_ops.comes_from_all_ranks(indices) == is_sharded
-    assert not graph_ops.comes_from_all_ranks(tf.constant([0], tf.int64))
+        assert graph_ops.comes_from_tables(indices)
+    assert not graph_ops.comes_from_tables(tf.constant([0], tf.int64))
+
+
+def test_row_numbers_of_tables_are_told_in_a_function(is_sharded):
+    (gradient,) = Model(["dense"]).gradients()
+    found = []
+
+    @tf.function
+    def changed():
+        found.append(graph_ops.comes_from_tables(gradient.indices + 0))
+        found.append(graph_ops.comes_from_tables(tf.constant([0]) + 0))
+        return 0
+
+    changed()
+    assert found[:2] == [True, False]
 
 
 def test_the_model_behind_a_gradient_is_not_searched(is_sharded, monkeypatch):
     (gradient,) = Model(["dense"]).gradients()
     monkeypatch.undo()  # one rank
+    found = graph_ops.GROUP_SUM if is_sharded else graph_ops.GROUP_LOOKUP_GRAD
     ids = gradient.indices + 1
     table = make_table("b")
     (rows,) = group.lookup_group([group.DenseLookup(table, ids)])
     (behind,) = tf.gradients(tf.reduce_sum(rows), [table])
-    assert graph_ops.comes_from_all_ranks(ids) == is_sharded
-    assert not graph_ops.comes_from_all_ranks(behind.indices + 1)
+    assert found in {op.type for op in graph_ops.ops_behind(ids)}
     assert {op.type for op in graph_ops.ops_behind(behind.indices)} == {graph_ops.GROUP_LOOKUP_GRAD}
 
 

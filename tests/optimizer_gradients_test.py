@@ -38,7 +38,7 @@ def _twice(gradients):
     "make", [train.GradientDescentOptimizer, train.AdagradOptimizer, train.AdamOptimizer]
 )
 def test_changed_gradients_are_what_is_applied(make, change):
-    # Ids are distinct in a batch, because norms of a table's gradient are computed after summing per row.
+    # Ids are distinct in a batch, because TensorFlow's norm of a tf.Variable's gradient counts an id twice.
     with harness.graph_and_session() as session:
         twins = optimizer_parity.make_twins()
         steps = []

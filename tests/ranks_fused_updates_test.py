@@ -83,11 +83,11 @@ def _bags(keys):
 @contextlib.contextmanager
 def averages():
     """Averages gradients over ranks, as in collective training."""
-    replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING, Part.NORMS)
+    replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING)
     try:
         yield
     finally:
-        replacements.uninstall(Part.COLLECTIVE_TRAINING, Part.NORMS)
+        replacements.uninstall(Part.COLLECTIVE_TRAINING)
 
 
 def op_counts():

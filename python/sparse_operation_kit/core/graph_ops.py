@@ -63,6 +63,7 @@ _LOOPS = {
 _PASS_GRADIENTS_ON = {
     "Identity": "the gate of optimizers, which delays gradients until all gradients of an op are computed",
 }
+_UNIQUE = "Unique"  # its first output has each value once
 _GROUP_CONTROL_INPUTS = {
     "NoOp": "created by tf.group; a gate may wait for it instead of the gradients",
 }
@@ -325,12 +326,17 @@ def names_each_row_once(indices: tf.Tensor) -> bool:
     """Returns whether row numbers are known to be distinct, as in the gradient of one group, gated or not."""
     while indices.op.type in _PASS_GRADIENTS_ON:
         (indices,) = indices.op.inputs
-    return indices.op.type in _GIVE_GRADIENTS
+    return indices.op.type in _GIVE_GRADIENTS or (indices.op.type == _UNIQUE and indices.value_index == 0)
 
 
-def comes_from_all_ranks(indices: tf.Tensor) -> bool:
-    """Returns whether row numbers depend on those of a sum over ranks, directly or through other ops."""
-    return any(op.type == GROUP_SUM for op in ops_behind(indices))
+def comes_from_tables(indices: tf.Tensor) -> bool:
+    """Returns whether row numbers depend on those of tables' gradients, directly or through other ops."""
+    return any(op.type in _GIVE_GRADIENTS for op in ops_behind(indices))
+
+
+def is_averaged(values: tf.Tensor) -> bool:
+    """Returns whether a gradient went through the division that averages over ranks, changed since or not."""
+    return any(op.type == DIVIDE_GRADIENTS for op in ops_behind(values))
 
 
 def ops_behind(tensor: tf.Tensor) -> Iterator[tf.Operation]:
@@ -347,6 +353,9 @@ def ops_behind(tensor: tf.Tensor) -> Iterator[tf.Operation]:
         yield op
         if not _is_ours(op):
             pending.extend(tensor.op for tensor in op.inputs)
+        outer = _captured(op.outputs[0]) if op.type == "Placeholder" else None
+        if outer is not None and hasattr(outer, "graph"):
+            pending.append(outer.op)
 
 
 def nodes_of_branches(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:

@@ -49,14 +49,13 @@ INSTALLED_BY: dict[Part, str] = {
         "DeepRec's `enable_distributed_strategy`, and a scope of a `CollectiveStrategy` until it ends"
     ),
     Part.NORMS: (
-        "collective training, and, when they combine gradients of several ranks, by "
-        "`sok.DistributedOptimizer` for embedding variables and by `DistributedOptimizer` and "
-        "`DistributedGradientTape` of `dist_model_parallel`"
+        "every `EmbeddingVariable`, when it is made, and, when they combine gradients of several ranks, by "
+        "`DistributedOptimizer` and `DistributedGradientTape` of `dist_model_parallel`"
     ),
     Part.DEEPREC_NAMES: "`import sparse_operation_kit.deeprec`, and its `install`",
 }
 # The parts that every embedding variable needs.
-OF_EMBEDDING_VARIABLES = (Part.GRADIENT_TAPES, Part.OPTIMIZERS, Part.SAVERS)
+OF_EMBEDDING_VARIABLES = (Part.GRADIENT_TAPES, Part.OPTIMIZERS, Part.NORMS, Part.SAVERS)
 
 
 class How(enum.Enum):
@@ -159,6 +158,7 @@ _HAS_ITS_OWN_UPDATE = (
     "A table keeps its slots in its rows, and has its own update op. Variables of a `DistributedEmbedding` "
     "and their slots have their own update op, too."
 )
+_EXACT_NORM = "The norm of a table's gradient is that of one sum per row, and counts the rows of all ranks."
 _MAKES_COLUMNS = "Columns over unbounded keys have embedding variables and belong to groups."
 _WEIGHTS_IN_TABLES = "The weights of unbounded keys are the rows of an embedding variable."
 
@@ -416,16 +416,12 @@ TABLE: tuple[Replacement, ...] = (
         "Ordinary variables start with rank 0's values.",
         find_owners=lambda: [RefVariable],
     ),
+    Replacement("tf.linalg.global_norm", Part.NORMS, _EXACT_NORM, How.DISPATCHED),
+    Replacement("tf.clip_by_norm", Part.NORMS, _EXACT_NORM, How.DISPATCHED),
     Replacement(
-        "tf.linalg.global_norm",
+        "tf.clip_by_value",
         Part.NORMS,
-        "The norm of a table's gradient counts the rows of all ranks.",
-        How.DISPATCHED,
-    ),
-    Replacement(
-        "tf.clip_by_norm",
-        Part.NORMS,
-        "The norm of a table's gradient counts the rows of all ranks.",
+        "It clips the sum of each row of a table's gradient.",
         How.DISPATCHED,
     ),
     *(

@@ -105,16 +105,21 @@ def may_be_on_gpu(table: EmbeddingVariable) -> bool:
 
 
 @contextlib.contextmanager
-def on_host(table: EmbeddingVariable) -> Iterator[None]:
+def on_host_of(tensor: tf.Tensor) -> Iterator[None]:
+    """A scope for ops on the CPU of the job and task that a tensor of a graph is placed on."""
+    place = tf.DeviceSpec.from_string(tensor.device or "").replace(device_type="CPU", device_index=0)
+    graph = tf.compat.v1.get_default_graph()
+    with graph.colocate_with(None, ignore_existing=True), tf.device(place.to_string()):
+        yield
+
+
+def on_host(table: EmbeddingVariable) -> contextlib.AbstractContextManager[None]:
     """A scope for ops on numbers that kernels need on the host: the CPU of the table's job and task.
 
     TensorFlow colocates the ops of an update with the variable. On a GPU, each step would have to wait until
     their results are copied to the host.
     """
-    place = tf.DeviceSpec.from_string(table.handle.device or "").replace(device_type="CPU", device_index=0)
-    graph = tf.compat.v1.get_default_graph()
-    with graph.colocate_with(None, ignore_existing=True), tf.device(place.to_string()):
-        yield
+    return on_host_of(table.handle)
 
 
 def _differ(one: str, other: str) -> bool:

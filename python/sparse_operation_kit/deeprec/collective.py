@@ -205,11 +205,9 @@ def _initialize_horovod() -> None:
 
 
 def _update_replacements() -> None:
-    parts = (Part.COLLECTIVE_TRAINING, Part.NORMS)
     if _enabled or _scopes:
         # With this part, optimizers refuse gradients that were not averaged, for all variables.
         replacements.install(Part.OPTIMIZERS)
-        replacements.install(*parts, user=__name__)
+        replacements.install(Part.COLLECTIVE_TRAINING, user=__name__)
     else:
-        # Others may need norms over all ranks still.
-        replacements.uninstall(*parts, user=__name__)
+        replacements.uninstall(Part.COLLECTIVE_TRAINING, user=__name__)

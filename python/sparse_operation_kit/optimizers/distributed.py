@@ -8,10 +8,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
-from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.optimizers.combination import by_hand, combine, graphs_of
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
 
@@ -73,9 +69,6 @@ class DistributedOptimizer(OptimizerWrapper):
         """
         pairs = list(grads_and_vars)
         self._combined.update(graphs_of(pairs))
-        if communicator().size > 1 and any(is_embedding_variable(variable) for _, variable in pairs):
-            # So that clipping by the global norm has the same effect on all ranks.
-            replacements.install(Part.NORMS)
         return combine(pairs, self.get_name(), average=self._average, sparse_as_dense=self._sparse_as_dense)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
