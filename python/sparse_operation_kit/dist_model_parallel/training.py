@@ -15,7 +15,7 @@ from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.dist_model_parallel.cut_variables import is_cut
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
-from sparse_operation_kit.optimizers import distributed, sharded_norms
+from sparse_operation_kit.optimizers import averaged_gradients, distributed, sharded_norms
 from sparse_operation_kit.optimizers.combination import Pairs, by_hand, combine, graphs_of
 
 
@@ -49,8 +49,7 @@ class _Options:
         variables.
         """
         pairs = list(pairs)
-        ranks = communicator().size
-        if ranks == 1:
+        if communicator().size == 1:
             return pairs
         common = [pair for pair in pairs if not (is_cut(pair[1]) or is_embedding_variable(pair[1]))]
         of_common = iter(combine(common, prefix, average=self.average, sparse_as_dense=self.sparse_as_dense))
@@ -59,7 +58,7 @@ class _Options:
             if not (is_cut(variable) or is_embedding_variable(variable)):
                 combined.append(next(of_common))
             else:
-                combined.append((_divided(gradient, ranks) if self.average else gradient, variable))
+                combined.append((_averaged(gradient, variable) if self.average else gradient, variable))
                 if is_cut(variable):
                     sharded_norms.mark_as_of_one_rank(combined[-1][0])
         # So that clipping by the global norm has the same effect on all ranks.
@@ -67,12 +66,16 @@ class _Options:
         return combined
 
 
-def _divided(gradient: Any, divisor: int) -> Any:
+def _averaged(gradient: Any, variable: tf.Variable) -> Any:
+    """Returns a gradient that is a sum over ranks, divided by their number."""
+    size = communicator().size
     if gradient is None:
         return None
+    if is_embedding_variable(variable):
+        return averaged_gradients.divided(gradient)
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values / divisor, gradient.indices, gradient.dense_shape)
-    return gradient / divisor
+        return tf.IndexedSlices(gradient.values / size, gradient.indices, gradient.dense_shape)
+    return gradient / size
 
 
 class DistributedGradientTape:

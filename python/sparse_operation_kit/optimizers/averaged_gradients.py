@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core import graph_ops, replacements
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.core.replacement_table import Part
@@ -54,14 +54,15 @@ def average(pairs: Pairs, prefix: str) -> Pairs:
     """
     combined = combine(pairs, prefix, average=True, sparse_as_dense=False)
     return [
-        (_divided(gradient), variable)
+        (divided(gradient), variable)
         if gradient is not None and is_embedding_variable(variable)
         else (gradient, variable)
         for gradient, variable in combined
     ]
 
 
-def _divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+def divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Returns an embedding variable's gradient, a sum over the ranks, divided by their number."""
     graph = tf.compat.v1.get_default_graph()
     is_here = gradient.values.graph is graph
     beside = graph.colocate_with(gradient.values.op) if is_here else contextlib.nullcontext()
@@ -74,17 +75,17 @@ def _divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 def _prepared(optimizer: Any, pairs: Sequence, are_averaged: bool) -> Sequence:
     """Refuses gradients that were not averaged, as ordinary variables would then differ between ranks.
 
-    If the program says that it has averaged them, those of tables are averaged here where `compute_gradients`
-    has not done so: the exchange has summed them, and Horovod cannot average them.
+    If the program says that it has averaged them, those of tables are averaged here, except those that
+    `compute_gradients` has averaged: the exchange has summed them, and Horovod cannot average them.
     """
     if communicator().size == 1 or is_by_hand() or isinstance(optimizer, OptimizerWrapper):
         return pairs
+    if are_averaged:
+        return [_of_table_divided(pair) for pair in pairs]
     well_formed = [pair for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
     graphs = graphs_of(well_formed)
     if graphs and all(graph in _averaged for graph in graphs):
         return pairs
-    if are_averaged:
-        return [_of_table_divided(pair) for pair in pairs]
     has_gradients = any(gradient is not None for gradient, _ in well_formed)
     if has_gradients and replacements.is_installed(Part.COLLECTIVE_TRAINING):
         raise ValueError(
@@ -102,7 +103,9 @@ def _of_table_divided(pair: Any) -> Any:
         return pair
     gradient, variable = pair
     check_gradient(variable, gradient)
-    return (None if gradient is None else _divided(gradient), variable)
+    if gradient is None or graph_ops.is_averaged(gradient.values):
+        return pair
+    return divided(gradient), variable
 
 
 apply_gradients.add_preparation(_prepared)
