@@ -206,6 +206,12 @@ def test_an_estimator_trains_and_evaluates(tmp_path):
     estimator = deeprec.CollectiveStrategy().estimator(
         model_fn=model_fn, model_dir=str(tmp_path), config=None, train_drop_remainder=False
     )
+    with pytest.raises(ValueError, match="'best'.*export_saved_model"):
+        exporter = tf.estimator.FinalExporter("best", lambda: None)
+        estimator.train_and_evaluate(
+            tf.estimator.TrainSpec(input_fn, max_steps=20),
+            tf.estimator.EvalSpec(input_fn, exporters=[exporter]),
+        )
     history = []
     estimator.train_and_evaluate(
         tf.estimator.TrainSpec(input_fn, max_steps=20),

@@ -7,7 +7,6 @@ from tensorflow.python.eager import context
 
 import harness
 import sparse_operation_kit as sok
-from device_of_tests import cpu_only
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -241,20 +240,109 @@ def test_fetching_a_table_names_it():
 def test_the_error_of_a_dense_assignment_tells_what_to_do(assign):
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=3)
-        with pytest.raises(TypeError, match="hash_table.*load_embedding_values"):
+        with pytest.raises(TypeError, match="hash_table.*assign_rows"):
             assign(table)
 
 
-@cpu_only("TensorFlow's build for CPUs has no kernel of the op for GPUs")
-def test_tensorflows_scatter_ops_do_not_fit_a_table():
-    with harness.graph_and_session() as session:
+ROW = np.zeros([1, 2], np.float32)
+
+
+@pytest.mark.parametrize("method", ["add", "div", "max", "min", "mul", "sub", "update"])
+@pytest.mark.parametrize("options", [{}, {"capacity": 3, "use_hashtable": False}])
+def test_tensorflows_scatter_functions_name_the_table(method, options):
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="hash_table", dim=2, **options)
+        with pytest.raises(TypeError, match="hash_table.*assign_rows"):
+            getattr(tf.compat.v1, f"scatter_{method}")(table, [0], ROW)
+        if method in ("add", "sub", "update"):
+            with pytest.raises(TypeError, match="hash_table.*assign_rows"):
+                getattr(tf.compat.v1, f"scatter_nd_{method}")(table, [[0]], ROW)
+        if method == "update":
+            with pytest.raises(TypeError, match="hash_table.*assign_rows"):
+                tf.compat.v1.batch_scatter_update(table, [0], ROW)
+
+
+# What tf.Variable has: what works for every table, and what no table has, with arguments.
+WORKS = {
+    *"SaveSliceInfo __copy__ __eq__ __hash__ __ne__ __repr__ __str__ aggregation constraint create".split(),
+    *"device dtype experimental_ref from_proto get_shape graph handle initializer is_initialized".split(),
+    *"name op read_value ref set_shape shape sparse_read synchronization to_proto trainable".split(),
+}
+OPERATORS = [
+    *"add and div floordiv ge gt le lt matmul mod mul or pow sub truediv xor".split(),
+    *"radd rand rdiv rfloordiv rmatmul rmod rmul ror rpow rsub rtruediv rxor".split(),
+]
+REFUSED = {
+    **{f"__{name}__": (1.0,) for name in OPERATORS},
+    **{f"__{name}__": () for name in "abs array bool complex float int".split()},
+    **{f"__{name}__": () for name in "invert iter long neg nonzero".split()},
+    **{f"__i{name}__": (1.0,) for name in "add div mul pow realdiv sub truediv".split()},
+    **{name: (ROW,) for name in ("assign", "assign_add", "assign_sub")},
+    **{f"scatter_{name}": (ROW,) for name in "add div max min mul sub update".split()},
+    **{f"scatter_nd_{name}": ([[0]], ROW) for name in "add max min sub update".split()},
+    "__deepcopy__": ({},),
+    "__getitem__": (0,),
+    "batch_scatter_update": (ROW,),
+    "count_up_to": (3,),
+    "eval": (),
+    "gather_nd": ([[0]],),
+    "initial_value": (),
+    "initialized_value": (),
+    "load": (ROW,),
+    "numpy": (),
+    "read_value_no_copy": (),
+    "value": (),
+}
+# Neither, as programs do not call them.
+INTERNAL = {
+    *"__abstractmethods__ __annotations__ __array_priority__ __getstate__ __reduce__".split(),
+    "__tf_tracing_type__",
+}
+
+
+def attributes_of_variables():
+    of_any_object = set(dir(type("Any", (), {}))) - WORKS
+    names = {*dir(tf.Variable), *dir(sok.EmbeddingVariable.__mro__[1])} - of_any_object - INTERNAL
+    return {name for name in names if name.startswith("__") or not name.startswith("_")}
+
+
+def test_every_attribute_of_a_variable_is_known():
+    assert attributes_of_variables() - {*WORKS, *REFUSED} == set()
+
+
+@pytest.mark.parametrize("name", sorted(attributes_of_variables() & set(REFUSED)))
+def test_what_a_table_lacks_is_an_error_that_names_it(name):
+    with harness.graph_and_session() as session, session.as_default():
         table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=3)
-        update = tf.compat.v1.scatter_update(table, [0], np.zeros([1, 2], np.float32))
+        with pytest.raises(TypeError, match="hash_table.*embedding_lookup"):
+            getattr(table, name)(*REFUSED[name])
+
+
+@pytest.mark.parametrize("options", [{}, {"capacity": 3}, {"capacity": 3, "use_hashtable": False}])
+def test_what_a_table_has_as_a_variable(options):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="hash_table", dim=2, **options)
+        assert (table == table) is True and (table != table) is False and table.constraint is None
+        assert table.op is table.handle.op and table.graph is tf.compat.v1.get_default_graph()
+        assert table.get_shape().as_list() == table.shape.as_list() == [options.get("capacity"), 2]
+        rows = table.sparse_read([1, 2])
+        session.run(table.initializer)
+        assert session.run(rows).shape == (2, 2)
+
+
+def test_a_strategy_with_replicas_is_refused():
+    with tf.Graph().as_default(), tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
+        with pytest.raises(RuntimeError, match="hash_table.*MirroredStrategy.*horovodrun"):
+            sok.EmbeddingVariable(name="hash_table", dim=2)
+
+
+def test_a_strategy_with_one_device_is_allowed():
+    with harness.graph_and_session() as session:
+        with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+            table = sok.EmbeddingVariable(name="table", dim=2)
+        rows = tf.nn.embedding_lookup(table, [1])
         harness.initialize(session)
-        # Version 1.15 names the types only.
-        with pytest.raises(tf.errors.OpError, match="hash_table|Expected .*TableResource.* got .*Var"):
-            session.run(update)
-        assert session.run(table.size()) == 0
+        assert session.run(rows).shape == (1, 2)
 
 
 def test_without_hashing_all_rows_are_read_densely():
@@ -285,6 +373,23 @@ def test_gradients_are_indexed_slices():
         harness.initialize(session)
         dense = harness.gradient_by_key(session, table, from_optimizer, np.array([8, 9]))
         np.testing.assert_array_equal(dense, [[1, 1], [2, 2]])
+
+
+def test_gradients_are_averaged_by_concatenating_them():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="hash_table", dim=2, initializer=0.0)
+        towers = [tf.nn.embedding_lookup(table, ids) for ids in ([9, 8, 9], [8, 7])]
+        gradients = [tf.gradients(tf.reduce_sum(rows), table)[0] for rows in towers]
+        values = tf.concat([one.values for one in gradients], 0) / len(gradients)
+        average = tf.IndexedSlices(values, tf.concat([one.indices for one in gradients], 0))
+        optimizer = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+        with pytest.raises(TypeError, match="hash_table.*IndexedSlices, not .*Tensor.*concatenate"):
+            optimizer.apply_gradients([(tf.zeros([3, 2]), table)])
+        step = optimizer.apply_gradients([(average, table)])
+        rows = tf.nn.embedding_lookup(table, [9, 8, 7])
+        harness.initialize(session)
+        session.run(step)
+        np.testing.assert_array_equal(session.run(rows), [[-1, -1], [-1, -1], [-0.5, -0.5]])
 
 
 def test_a_loss_without_a_lookup_has_no_gradient():

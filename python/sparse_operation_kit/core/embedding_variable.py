@@ -122,13 +122,14 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
-          RuntimeError: Execution is eager.
+          RuntimeError: Execution is eager, or a strategy of `tf.distribute` with replicas is in use.
         """
         if tf.executing_eagerly():
             raise RuntimeError(
                 f"Embedding variable '{name}': eager execution is not supported; build a graph, as in "
                 "`with tf.Graph().as_default():`"
             )
+        _refuse_strategies(name)
         _check_arguments(
             name, dim, capacity, key_dtype, dtype, use_hashtable, on_full, admission, eviction, memory
         )
@@ -464,13 +465,44 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def _refuse_assignment(self, *args: Any, **kwargs: Any) -> NoReturn:
         del args, kwargs
-        self._refuse("cannot be assigned as a tensor; sok.Saver().load_embedding_values sets rows")
+        self._refuse("cannot be assigned as a tensor; assign_rows(keys, rows) sets the rows of keys")
 
     assign = assign_add = assign_sub = _refuse_assignment
     scatter_add = scatter_sub = scatter_update = scatter_max = scatter_min = _refuse_assignment
     scatter_mul = scatter_div = batch_scatter_update = _refuse_assignment
-    scatter_nd_add = scatter_nd_sub = scatter_nd_update = _refuse_assignment
+    scatter_nd_add = scatter_nd_sub = scatter_nd_update = scatter_nd_max = scatter_nd_min = _refuse_assignment
     load = count_up_to = _strided_slice_assign = _refuse_assignment
+    __iadd__ = __isub__ = __imul__ = __idiv__ = __itruediv__ = __irealdiv__ = __ipow__ = _refuse_assignment
+    # What functions such as tf.compat.v1.scatter_update call with the op that they have made.
+    _lazy_read = _refuse_assignment
+
+    def _refuse_python_value(self, *args: Any, **kwargs: Any) -> NoReturn:
+        del args, kwargs
+        self._refuse("has no value in Python while a graph is built; a session runs keys_and_rows()")
+
+    numpy = __array__ = __bool__ = __nonzero__ = _refuse_python_value
+    __int__ = __long__ = __float__ = __complex__ = _refuse_python_value
+
+    def __iter__(self) -> Any:
+        """Raises TypeError: a table is no sequence of rows."""
+        self._refuse("cannot be iterated over; keys_and_rows() returns its keys and rows")
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        """Raises TypeError: a name in a graph has one table."""
+        del memo
+        self._refuse("cannot be copied; assign_rows(keys, rows) sets the rows of another one")
+
+    def initialized_value(self) -> NoReturn:
+        """Raises TypeError: rows begin when their keys are looked up."""
+        self._refuse_initial_value()
+
+    @property
+    def initial_value(self) -> NoReturn:
+        """Raises TypeError: rows begin when their keys are looked up."""
+        self._refuse_initial_value()
+
+    def _refuse_initial_value(self) -> NoReturn:
+        self._refuse("has no initial value: a row begins when its key is first looked up in training")
 
     def gather_nd(self, indices: Any, name: str | None = None) -> NoReturn:
         """Raises TypeError: rows have keys, not positions."""
@@ -514,6 +546,20 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
         """Sets the op that initializes the variable."""
         self._initializer_op = initializer_op
+
+
+def _refuse_strategies(name: Any) -> None:
+    """Refuses strategies that make copies of variables, or place them, as a table is not a tensor."""
+    if not tf.distribute.has_strategy():
+        return
+    strategy = tf.distribute.get_strategy()
+    if type(strategy).__name__.startswith("OneDeviceStrategy"):
+        return
+    raise RuntimeError(
+        f"Embedding variable '{name}' cannot be made in the scope of a {type(strategy).__name__}: make it "
+        "without tf.distribute, and start one process for each device with horovodrun. The processes share "
+        "the rows of the table, and sok.DistributedOptimizer averages the gradients of other variables"
+    )
 
 
 def _constant(row_initializer: Any, option: Any, admission: Any) -> float | None:

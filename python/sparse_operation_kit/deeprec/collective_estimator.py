@@ -86,13 +86,23 @@ def _estimator_class() -> type:
 
             Args:
               train_spec: A tf.estimator.TrainSpec.
-              eval_spec: A tf.estimator.EvalSpec.
+              eval_spec: A tf.estimator.EvalSpec without exporters.
               eval_every_n_iter: Steps between two evaluations; None: the model is not evaluated.
               eval_history: A list to which the metrics of each evaluation are appended.
 
             Returns:
               The Estimator.
+
+            Raises:
+              ValueError: `eval_spec` has exporters.
             """
+            if eval_spec.exporters:
+                names = ", ".join(repr(exporter.name) for exporter in eval_spec.exporters)
+                raise ValueError(
+                    "train_and_evaluate of a CollectiveStrategy's Estimator does not run the EvalSpec's "
+                    f"exporters {names}: leave them out, and call the Estimator's export_saved_model on all "
+                    "ranks after train_and_evaluate"
+                )
             hooks = list(train_spec.hooks)
             if eval_every_n_iter is not None:
                 hooks.append(_evaluation_hook(self, eval_spec, eval_every_n_iter, eval_history))

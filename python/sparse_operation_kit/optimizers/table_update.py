@@ -113,7 +113,9 @@ def check_gradient(variable: tf.Variable, gradient: Any) -> None:
     who = f"The gradient of embedding variable '{variable.m_var_name}'"
     if not isinstance(gradient, tf.IndexedSlices):
         raise TypeError(
-            f"{who} must be tf.IndexedSlices, not {type(gradient).__name__}: a table has no dense form"
+            f"{who} must be tf.IndexedSlices, not {type(gradient).__name__}: a table has no dense form. Pass"
+            " on what tf.gradients or compute_gradients returns; to average several, concatenate their values"
+            " and their indices, and divide the values by their number"
         )
     if communicator().size > 1 and is_gathered(gradient.indices):
         raise ValueError(
