@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.saver import checkpoint_save
 
 # The maximum number of steps between two checks of rank 0's clock.
@@ -99,7 +100,9 @@ def _with_exchange(original: Callable) -> Callable:
     @functools.wraps(original)
     def begin(self):
         original(self)
-        if communicator().size > 1 and getattr(self._timer, "_every_secs", None) is not None:
+        has_tables = any(map(is_embedding_variable, tf.compat.v1.global_variables()))
+        by_time = getattr(self._timer, "_every_secs", None) is not None
+        if communicator().size > 1 and by_time and has_tables:
             self._sok_exchange = make_exchange()
 
     return begin
