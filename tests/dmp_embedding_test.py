@@ -244,6 +244,29 @@ def test_bad_arguments_are_refused(arguments, error, message):
         dmp.Embedding(**{"input_dim": 3, "output_dim": 2, "name": "films", **arguments})
 
 
+@pytest.mark.parametrize("combiner", [None, "sum", "mean"])
+def test_lookups_in_a_table_of_the_program_are_those_of_the_layer(combiner):
+    layer = dmp.Embedding(9, 2, combiner=combiner)
+    bags = tf.ragged.constant([[1, 1, 8], [], [0]])
+    for ids in [tf.constant([[1, 1], [8, 0]]), bags] + ([bags.to_sparse()] if combiner else []):
+        expected, found = layer(ids), dmp.embedding_lookup(layer.embeddings, ids, combiner)
+        assert type(found) is type(expected)
+        np.testing.assert_array_equal(
+            getattr(found, "flat_values", found), getattr(expected, "flat_values", expected)
+        )
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"embedding_lookup: id 9 is not in \[0, 9\)"):
+        dmp.embedding_lookup(layer.embeddings, [[9]], combiner)
+
+
+def test_tables_that_cannot_be_looked_up_are_refused():
+    for table, combiner, message in (
+        (tf.zeros([5]), None, r"the table must be \[rows, columns\] of known size, not \(5,\)"),
+        (tf.zeros([5, 2]), "max", "combiner must be 'sum', 'mean' or None, not 'max'"),
+    ):
+        with pytest.raises(ValueError, match=f"embedding_lookup: {message}"):
+            dmp.embedding_lookup(table, [[1]], combiner)
+
+
 def test_ids_that_cannot_be_combined_are_refused():
     with pytest.raises(ValueError, match=r"combiner 'sum' needs ids of shape \[batch, ids\]"):
         layer_of("sum")(tf.constant([1, 2]))

@@ -32,6 +32,7 @@ def layer_with_weights(*sizes, **options):
     tables = [dmp.Embedding(rows, columns, combiner=combiner) for rows, columns, combiner in sizes]
     layer = dmp.DistributedEmbedding(tables, **options)
     weights = [numbered(rows, columns, 1000.0 * i) for i, (rows, columns, _) in enumerate(sizes)]
+    layer.build()
     layer.set_weights(weights)
     return layer, weights
 
@@ -111,6 +112,7 @@ def test_layers_of_keras_and_of_programs():
         {"input_dim": np.int64(6), "output_dim": 2, "combiner": "sum"},
     ]
     layer = dmp.DistributedEmbedding(given)
+    layer.build()
     layer.set_weights([numbered(5, 2), numbered(7, 2), numbered(6, 2)])
     outputs = layer([[[4]], [[6]], [[1, 1]]])
     assert [output.numpy().tolist() for output in outputs] == [[[[8, 9]]], [[[12, 13]]], [[4, 6]]]
@@ -119,6 +121,7 @@ def test_layers_of_keras_and_of_programs():
 def test_concat_one_hot():
     concatenated = dmp.ConcatOneHotEmbedding([3, 4], 2)
     layer = dmp.DistributedEmbedding([concatenated])
+    layer.build()
     layer.set_weights([numbered(7, 2)])
     np.testing.assert_array_equal(layer([[[2, 0], [0, 3]]])[0], numbered(7, 2)[np.array([[2, 3], [0, 6]])])
     for ids, bad in (([[3, 0]], 3), ([[0, 4]], 4), ([[0, -1]], -1)):
@@ -202,6 +205,41 @@ def test_what_ranks_take_with_dp_input_false():
         [("t40", 20, 4), ("t10", 10, 4), ("t2", 2, 4), ("t30", 15, 4)],
         [("t40", 20, 4), ("t2", 2, 4), ("t30", 15, 4)],
     ]
+    assert strategy.table_ids == strategy.table_ids_list
+
+
+def test_arguments_without_effect():
+    dmp.DistEmbeddingStrategy([{"input_dim": 3, "output_dim": 2}], 1, gpu_embedding_size=5)
+    tables = [dmp.Embedding(5, 2, use_custom_kernel=False)]
+    layer = dmp.DistributedEmbedding(tables, gpu_embedding_size=10)
+    assert layer([[[4]]])[0].shape == [1, 1, 2]
+
+
+@pytest.mark.parametrize("run", [lambda function: in_graph(function), lambda function: function()])
+def test_weights_cannot_be_set_before_there_are_any(run):
+    def set_weights():
+        layer = dmp.DistributedEmbedding([dmp.Embedding(5, 2)], name="rows")
+        for session in (None, tf.compat.v1.Session(graph=tf.Graph())):
+            with pytest.raises(ValueError, match="'rows' has no weights to set: call it, or its `build"):
+                layer.set_weights([numbered(5, 2)], session=session)
+        assert not layer.built
+
+    run(set_weights)
+
+
+def test_strings_are_refused_when_a_graph_is_built():
+    with tf.Graph().as_default():
+        words = tf.compat.v1.placeholder(tf.string, [None, 1])
+        for layer in (
+            dmp.Embedding(5, 2),
+            dmp.Embedding(5, 2, combiner="sum"),
+            dmp.ConcatOneHotEmbedding([5], 2),
+            dmp.DistributedEmbedding([dmp.Embedding(5, 2)]),
+            lambda ids: dmp.embedding_lookup(tf.zeros([5, 2]), ids),
+        ):
+            inputs = [words] if isinstance(layer, dmp.DistributedEmbedding) else words
+            with pytest.raises(TypeError, match="ids must be integers, not string"):
+                layer(inputs)
 
 
 def test_layers_that_cannot_be_distributed():
@@ -548,6 +586,7 @@ ARGUMENTS = {
     ],
     "IntegerLookup": [("max_tokens", _REQUIRED), ("use_gpu", True)],
     "broadcast_variables": [("model_vars", _REQUIRED), ("root_rank", 0)],
+    "embedding_lookup": [("param", _REQUIRED), ("ids", _REQUIRED), ("combiner", None)],
 }
 
 

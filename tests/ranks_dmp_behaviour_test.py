@@ -224,6 +224,7 @@ def check_concatenated_features():
     ):
         others = _tables(2)
         layer = dmp.DistributedEmbedding([dmp.ConcatOneHotEmbedding([3, 4], 2), *others], **options)
+        layer.build()
         layer.set_weights([table, *(np.zeros([10, 4]) for _ in others)])
         own = ids[3 * rank :][:3] if layer.dp_input else ids
         inputs = {0: own, 1: own[:, :1], 2: own[:, :1]}
@@ -248,12 +249,52 @@ def check_ranks_with_other_tables():
 def check_a_batch_that_ranks_do_not_divide():
     with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         layer = dmp.DistributedEmbedding(_tables(4), dp_input=False)
-        outputs = layer([tf.zeros([13, 1], tf.int64)] * len(_inputs(layer)))
+        count = len(_inputs(layer))
+        for ids in (tf.zeros([13, 1], tf.int64), tf.zeros([13], tf.int64)):
+            with pytest.raises(ValueError, match="global batch of 13 is not divisible by [0-9] ranks"):
+                layer([ids] * count)
+        unknown = tf.compat.v1.placeholder_with_default(np.zeros([13, 1], np.int64), [None, 1])
+        outputs = layer([unknown] * count)
         session.run(tf.compat.v1.global_variables_initializer())
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="has a batch of 13, which [0-9] ranks do not"
-        ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="global batch of 13 is not divisible by"):
             session.run(outputs)
+    # One rank has another batch than the others, and each raises.
+    layer = dmp.DistributedEmbedding(_tables(4), dp_input=False)
+    batch = 12 + (communicator().rank == 1)
+    message = "on rank 1: the global batch of 13 is not divisible by [0-9] ranks"
+    with pytest.raises(ValueError, match=message):
+        layer([tf.zeros([batch, 1], tf.int64)] * len(_inputs(layer)))
+
+
+def check_ids_of_one_dimension():
+    """With dp_input=False, ids [batch] give [batch, columns]: eagerly, in a function, and in a session."""
+    size, rank = communicator().size, communicator().rank
+    tables = [np.arange(40.0).reshape(10, 4) + 100 * number for number in range(size + 1)]
+    ids = [np.arange(2 * size) + number for number in range(size + 1)]
+    for options in ({}, {"row_slice_threshold": 1}, {"data_parallel_threshold": 40}):
+        layer = dmp.DistributedEmbedding(_tables(size + 1), dp_input=False, **options)
+        layer.build()
+        layer.set_weights(tables)
+        signature = [[tf.TensorSpec([None], tf.int64)] * len(_inputs(layer))]
+        call = tf.function(lambda inputs, layer=layer: layer(inputs), input_signature=signature)
+        shapes = call.get_concrete_function().structured_outputs
+        assert [output.shape.as_list() for output in shapes] == [[None, 4]] * (size + 1)
+        for look_up in (layer, call):
+            outputs = look_up([tf.constant(ids[number]) for number in _inputs(layer)])
+            for output, table, of_table in zip_equal(outputs, tables, ids):
+                np.testing.assert_array_equal(output, table[of_table[2 * rank :][:2]])
+        # Some ids [batch, 2], some [batch]: eagerly each has its shape.
+        mixed = [one if number % 2 else np.stack([one, one * 0], 1) for number, one in enumerate(ids)]
+        outputs = layer([tf.constant(mixed[number]) for number in _inputs(layer)])
+        for output, table, of_table in zip_equal(outputs, tables, mixed):
+            np.testing.assert_array_equal(output, table[of_table[2 * rank :][:2]])
+    # In a graph, a rank with one kind would expect it of the others.
+    layer = dmp.DistributedEmbedding(_tables(size), dp_input=False)
+    function = tf.function(lambda ids: layer([ids]))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"some ids are \[batch\] and some \[batch, hotness"
+    ):
+        function(tf.zeros([size, 1] if rank else [size], tf.int64))
 
 
 def check_broadcast():
@@ -376,6 +417,7 @@ KERAS = {
 CHECKS_ON_TWO = [
     check_exchanges_of_a_step,
     check_gradients,
+    check_ids_of_one_dimension,
 ]
 CHECKS = [
     *CHECKS_ON_TWO,

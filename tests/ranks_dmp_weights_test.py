@@ -45,6 +45,7 @@ def check_weights(folder):
         _check_errors_of_files(layer, arrays, folder)
     # The same in eager execution.
     layer = dmp_model.layer_of(case)
+    layer.build()
     layer.set_weights(paths, chunk=50)
     for got_array, want in zip_equal(layer.get_weights(all_ranks=True), arrays):
         np.testing.assert_array_equal(got_array, want)

@@ -5,7 +5,7 @@
 
 from sparse_operation_kit.dist_model_parallel.concat_one_hot import ConcatOneHotEmbedding
 from sparse_operation_kit.dist_model_parallel.distributed_embedding import DistributedEmbedding
-from sparse_operation_kit.dist_model_parallel.embedding import Embedding
+from sparse_operation_kit.dist_model_parallel.embedding import Embedding, embedding_lookup
 from sparse_operation_kit.dist_model_parallel.integer_lookup import IntegerLookup
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.training import (
@@ -25,4 +25,5 @@ __all__ = [
     "Embedding",
     "IntegerLookup",
     "broadcast_variables",
+    "embedding_lookup",
 ]

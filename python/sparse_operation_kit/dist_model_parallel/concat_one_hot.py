@@ -58,22 +58,21 @@ class ConcatOneHotEmbedding(Layer):
         """The rows of `params`, int64, for ids `[…, features]`, of the same shape.
 
         Raises:
+          TypeError: ids are not numbers.
           ValueError: the last dimension is not known to be the number of features.
         """
-        ids = tf.cast(as_ids(tf.convert_to_tensor(ids)), tf.int64)
+        who = f"ConcatOneHotEmbedding layer '{self.name}'"
+        ids = tf.cast(as_ids(tf.convert_to_tensor(ids), who), tf.int64)
         features = len(self.feature_sizes)
         if not ids.shape.rank or ids.shape[-1] != features:
-            raise ValueError(
-                f"ConcatOneHotEmbedding layer '{self.name}' takes ids of shape [batch, {features}], "
-                f"not {ids.shape}"
-            )
+            raise ValueError(f"{who} takes ids of shape [batch, {features}], not {ids.shape}")
         sizes = tf.constant(self.feature_sizes, tf.int64)
         outside = tf.logical_or(ids < 0, ids >= sizes)
         # The first id that is outside. The padding makes sure that there is one, even in an empty batch.
         place = tf.argmax(tf.pad(tf.cast(tf.reshape(outside, [-1]), tf.uint8), [[0, 1]], constant_values=1))
         feature = place % features
         message = [
-            f"ConcatOneHotEmbedding layer '{self.name}': id ",
+            f"{who}: id ",
             tf.strings.as_string(tf.pad(tf.reshape(ids, [-1]), [[0, 1]])[place]),
             " of feature ",
             tf.strings.as_string(feature),

@@ -25,6 +25,7 @@ from sparse_operation_kit.optimizers import dense_updates
 
 # The most elements of a table to move at once.
 _CHUNK = 134217728
+_BUILD_FIRST = "call it, or its `build()`, first, and in a session initialize its variables"
 
 
 class DistributedEmbedding(Layer):
@@ -58,6 +59,8 @@ class DistributedEmbedding(Layer):
         dp_input: bool = True,
         input_table_map: Sequence[int] | None = None,
         data_parallel_threshold: int | None = None,
+        *,
+        gpu_embedding_size: int | None = None,
         **kwargs: Any,
     ) -> None:
         """Places the tables. Variables are made when the layer is first called or built.
@@ -69,14 +72,17 @@ class DistributedEmbedding(Layer):
           column_slice_threshold: the most elements of a slice of columns.
           row_slice_threshold: tables with at least this many elements are sliced by rows.
           dp_input: whether inputs are the ids of this rank's samples. If not, a rank takes the inputs
-            `strategy.input_ids_list[rank]` of the whole batch.
+            `strategy.input_ids_list[rank]` of the whole batch, each [batch] or [batch, hotness]. The number
+            of ranks divides the batch.
           input_table_map: the table of each input.
           data_parallel_threshold: tables with at most this many elements are replicated.
+          gpu_embedding_size: has no effect; the device of an engine is chosen for the whole process.
           **kwargs: arguments of every Keras layer: `name`, `dtype`, `trainable`.
 
         Raises:
           TypeError, ValueError: an argument is of the wrong type or out of range.
         """
+        del gpu_embedding_size
         if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
             # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
             kwargs["dtype"] = keras.backend.floatx()
@@ -179,9 +185,12 @@ class DistributedEmbedding(Layer):
           session: as for `get_weights`.
 
         Raises:
+          ValueError: the layer has not been built.
           TypeError, ValueError, OSError: weights do not fit, or cannot be read; the message names the table.
             Nothing is set. The other ranks raise a ValueError that names the rank and has the message.
         """
+        if not self.built:
+            raise ValueError(f"{self._who()} has no weights to set: {_BUILD_FIRST}")
         self._access().set(weights, chunk, use_lock, session)
 
     def get_config(self) -> dict[str, Any]:
@@ -211,9 +220,17 @@ class DistributedEmbedding(Layer):
             table = self.strategy.input_table_map[number]
             who = f"{self._who()}: input {number} of {self.strategy.describe(table)}"
             flat.append(flat_ids(ids, self.strategy.tables[table], who))
-            if not self.dp_input and not flat[-1].has_batches:
-                raise ValueError(f"{who} must be [batch, ids] with dp_input=False, not {flat[-1].ids!r}")
+            if not self.dp_input:
+                self._check_batch(flat[-1], who)
         return flat
+
+    def _check_batch(self, ids: FlatIds, who: str) -> None:
+        if not ids.has_batches:
+            raise ValueError(f"{who} must be [batch] or [batch, ids] with dp_input=False, not {ids.ids!r}")
+        batch, ranks = ids.ids.shape[:1].as_list()[0], communicator().size
+        # In eager execution, ranks may have different batches, and all are told before any of them raises.
+        if batch is not None and batch % ranks and not tf.executing_eagerly():
+            raise ValueError(f"{who}: the global batch of {batch} is not divisible by {ranks} ranks")
 
     def _variable(self, group: Group, name: str) -> tf.Variable:
         value = initial_value(group.pieces, self.strategy.tables, group.columns)

@@ -49,6 +49,8 @@ class Embedding(Layer):
         activity_regularizer: Any = None,
         embeddings_constraint: Any = None,
         combiner: str | None = None,
+        *,
+        use_custom_kernel: bool = True,
         **kwargs: Any,
     ) -> None:
         """Creates the layer. Its table is created when it is built.
@@ -61,12 +63,14 @@ class Embedding(Layer):
           activity_regularizer: the output's regularizer.
           embeddings_constraint: applied to the table after each update.
           combiner: "sum" or "mean" of the rows of a sample, or None.
+          use_custom_kernel: has no effect.
           **kwargs: arguments of every Keras layer: `name`, `dtype`, `trainable`, `weights`, `input_shape` and
             so on.
 
         Raises:
           TypeError, ValueError: an argument is of the wrong type or out of range.
         """
+        del use_custom_kernel
         kwargs.setdefault("input_shape", (None,))
         # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
         if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
@@ -101,13 +105,12 @@ class Embedding(Layer):
         """The rows of the ids, in the shapes that the class describes.
 
         Raises:
+          TypeError: ids are not numbers.
           ValueError: ids have no dimension to combine, or are a SparseTensor without a combiner or not
             `[batch, any]`.
         """
-        if not isinstance(inputs, (tf.SparseTensor, tf.RaggedTensor)):
-            inputs = tf.convert_to_tensor(inputs)
-        output = self._rows(inputs) if self.combiner is None else self._combined(inputs, self.combiner)
-        return self._computed(output)
+        who = f"Embedding layer '{self.name}'"
+        return self._computed(_look_up(self.embeddings, inputs, self.combiner, who))
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         """The output's shape for an input of shape `input_shape`."""
@@ -136,54 +139,82 @@ class Embedding(Layer):
         own = {name: value for name, value in config.items() if name not in ("mask_zero", "input_length")}
         return cls(**own)
 
-    @tf.autograph.experimental.do_not_convert
-    def _rows(self, ids: Ids) -> Union[tf.Tensor, tf.RaggedTensor]:
-        if isinstance(ids, tf.SparseTensor):
-            raise ValueError(f"Embedding layer '{self.name}': ids in a SparseTensor need a combiner")
-        if isinstance(ids, tf.RaggedTensor):
-            return with_values(ids, self._rows(ids.values))
-        return tf.nn.embedding_lookup(self.embeddings, self._checked(ids))
-
-    @tf.autograph.experimental.do_not_convert
-    def _combined(self, ids: Ids, combiner: str) -> Union[tf.Tensor, tf.RaggedTensor]:
-        if ids.shape.rank is not None and ids.shape.rank < 2:
-            raise ValueError(
-                f"Embedding layer '{self.name}': combiner '{combiner}' needs ids of shape [batch, ids] "
-                f"or more dimensions, not {ids.shape}"
-            )
-        if isinstance(ids, tf.SparseTensor):
-            if ids.shape.rank not in (None, 2):
-                raise ValueError(
-                    f"Embedding layer '{self.name}' takes a SparseTensor of shape [batch, ids], "
-                    f"not {ids.shape}"
-                )
-            return self._bags(tf.sparse.reorder(ids), combiner)
-        if isinstance(ids, tf.RaggedTensor):
-            # The ids to combine are those of the innermost dimension, which need not be ragged.
-            inner = isinstance(ids.values, tf.RaggedTensor) or ids.values.shape.rank not in (None, 1)
-            if inner:
-                return with_values(ids, self._combined(ids.values, combiner))
-            return self._bags(ids, combiner)
-        return self._of_each_last_dimension(ids, combiner)
-
-    def _bags(self, ids: Union[tf.SparseTensor, tf.RaggedTensor], combiner: str) -> tf.Tensor:
-        ids = with_values(ids, self._checked(ids.values))
-        who = f"Embedding layer '{self.name}'"
-        return ordinary.look_up_bags([self.embeddings], ids, combiner, None, "div", who)
-
-    def _of_each_last_dimension(self, ids: tf.Tensor, combiner: str) -> tf.Tensor:
-        rows = tf.nn.embedding_lookup(self.embeddings, self._checked(ids))
-        if ids.shape.rank is not None and ids.shape[-1] == 1:
-            return tf.squeeze(rows, axis=-2)
-        sums = tf.reduce_sum(rows, axis=-2)
-        if combiner == "sum":
-            return sums
-        # Not a mean of TensorFlow's, which is NaN where there are no ids.
-        return tf.math.divide_no_nan(sums, tf.cast(tf.shape(ids)[-1], sums.dtype))
-
-    def _checked(self, ids: tf.Tensor) -> tf.Tensor:
-        return checked_ids(as_ids(ids), self.input_dim, f"Embedding layer '{self.name}'")
-
     def _computed(self, output: Union[tf.Tensor, tf.RaggedTensor]) -> Union[tf.Tensor, tf.RaggedTensor]:
         compute_dtype = self._compute_dtype
         return output if compute_dtype in (None, output.dtype) else tf.cast(output, compute_dtype)
+
+
+def embedding_lookup(param: Any, ids: Any, combiner: str | None = None) -> Union[tf.Tensor, tf.RaggedTensor]:
+    """Returns the rows of ids, in the shapes that `Embedding` describes, from a table of the program's.
+
+    Args:
+      param: the table, a tensor or a variable `[rows, columns]` of known size.
+      ids: a Tensor, RaggedTensor or SparseTensor of numbers.
+      combiner: "sum" or "mean" of the rows of a sample, or None.
+
+    Raises:
+      TypeError: ids are not numbers.
+      ValueError: ids have no dimension to combine, or are a SparseTensor without a combiner or not
+        `[batch, any]`; the combiner or the table is none that can be used.
+      tf.errors.InvalidArgumentError: when it runs, if an id is not a row of the table.
+    """
+    if combiner not in COMBINERS:
+        raise ValueError(f"embedding_lookup: combiner must be 'sum', 'mean' or None, not {combiner!r}")
+    shape = tf.TensorShape(param.shape)
+    if not shape.is_fully_defined() or shape.rank != 2:
+        raise ValueError(f"embedding_lookup: the table must be [rows, columns] of known size, not {shape}")
+    return _look_up(param, ids, combiner, "embedding_lookup")
+
+
+@tf.autograph.experimental.do_not_convert
+def _look_up(param: Any, ids: Any, combiner: str | None, who: str) -> Union[tf.Tensor, tf.RaggedTensor]:
+    if not isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
+        ids = tf.convert_to_tensor(ids)
+    return _rows(param, ids, who) if combiner is None else _combined(param, ids, combiner, who)
+
+
+def _rows(param: Any, ids: Ids, who: str) -> Union[tf.Tensor, tf.RaggedTensor]:
+    if isinstance(ids, tf.SparseTensor):
+        raise ValueError(f"{who}: ids in a SparseTensor need a combiner")
+    if isinstance(ids, tf.RaggedTensor):
+        return with_values(ids, _rows(param, ids.values, who))
+    return tf.nn.embedding_lookup(param, _checked(param, ids, who))
+
+
+def _combined(param: Any, ids: Ids, combiner: str, who: str) -> Union[tf.Tensor, tf.RaggedTensor]:
+    if ids.shape.rank is not None and ids.shape.rank < 2:
+        raise ValueError(
+            f"{who}: combiner '{combiner}' needs ids of shape [batch, ids] or more dimensions, not "
+            f"{ids.shape}"
+        )
+    if isinstance(ids, tf.SparseTensor):
+        if ids.shape.rank not in (None, 2):
+            raise ValueError(f"{who} takes a SparseTensor of shape [batch, ids], not {ids.shape}")
+        return _bags(param, tf.sparse.reorder(ids), combiner, who)
+    if isinstance(ids, tf.RaggedTensor):
+        # The ids to combine are those of the innermost dimension, which need not be ragged.
+        inner = isinstance(ids.values, tf.RaggedTensor) or ids.values.shape.rank not in (None, 1)
+        if inner:
+            return with_values(ids, _combined(param, ids.values, combiner, who))
+        return _bags(param, ids, combiner, who)
+    return _of_each_last_dimension(param, ids, combiner, who)
+
+
+def _bags(param: Any, ids: Union[tf.SparseTensor, tf.RaggedTensor], combiner: str, who: str) -> tf.Tensor:
+    ids = with_values(ids, _checked(param, ids.values, who))
+    return ordinary.look_up_bags([param], ids, combiner, None, "div", who)
+
+
+def _of_each_last_dimension(param: Any, ids: tf.Tensor, combiner: str, who: str) -> tf.Tensor:
+    rows = tf.nn.embedding_lookup(param, _checked(param, ids, who))
+    if ids.shape.rank is not None and ids.shape[-1] == 1:
+        return tf.squeeze(rows, axis=-2)
+    sums = tf.reduce_sum(rows, axis=-2)
+    if combiner == "sum":
+        return sums
+    # Not a mean of TensorFlow's, which is NaN where there are no ids.
+    return tf.math.divide_no_nan(sums, tf.cast(tf.shape(ids)[-1], sums.dtype))
+
+
+def _checked(param: Any, ids: tf.Tensor, who: str) -> tf.Tensor:
+    return checked_ids(as_ids(ids, who), int(param.shape[0]), who)

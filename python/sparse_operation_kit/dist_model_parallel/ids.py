@@ -24,8 +24,14 @@ def count(value: Any, who: str) -> int:
     return int(value)
 
 
-def as_ids(values: tf.Tensor) -> tf.Tensor:
-    """Returns numbers as int32 or int64. Floats, Keras' default for inputs, are truncated."""
+def as_ids(values: tf.Tensor, who: str) -> tf.Tensor:
+    """Returns numbers as int32 or int64. Floats, Keras' default for inputs, are truncated.
+
+    Raises:
+      TypeError: the values are not numbers; the message begins with `who`.
+    """
+    if not (values.dtype.is_integer or values.dtype.is_floating):
+        raise TypeError(f"{who}: ids must be integers, not {values.dtype.name}")
     return values if values.dtype in (tf.int32, tf.int64) else tf.cast(values, tf.int64)
 
 

@@ -37,8 +37,8 @@ class FlatIds:
 
     @property
     def has_batches(self) -> bool:
-        """Whether the ids are [batch, hotness], or are combined to a row for each sample."""
-        return self.ids.shape.rank == 2 and (self._is_dense or self.combiner is not None)
+        """Whether the ids are [batch] or [batch, hotness], or are combined to a row for each sample."""
+        return self.ids.shape.rank in (1, 2) and (self._is_dense or self.combiner is not None)
 
     @property
     def _is_dense(self) -> bool:
@@ -133,12 +133,11 @@ def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
         if ids.shape.rank == 0:
             raise ValueError(f"{who}: ids must have a batch dimension, but are a scalar")
         values = ids
-    if not (values.dtype.is_integer or values.dtype.is_floating):
-        raise TypeError(f"{who}: ids must be integers, not {values.dtype.name}")
+    values = as_ids(values, who)
     sizes = of_layer.feature_sizes or (of_layer.table.rows,)
     if of_layer.feature_sizes is not None and (
         isinstance(ids, tf.RaggedTensor) or not values.shape.rank or values.shape[-1] != len(sizes)
     ):
         raise ValueError(f"{who}: ids must be [batch, {len(sizes)}], not {ids.shape}")
-    values = tf.reshape(tf.cast(as_ids(values), tf.int64), [-1])
+    values = tf.reshape(tf.cast(values, tf.int64), [-1])
     return FlatIds(ids, values, sizes, combiner)

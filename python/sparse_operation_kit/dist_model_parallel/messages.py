@@ -54,6 +54,8 @@ def header(
 def checked(strategy: DistEmbeddingStrategy, headers: tf.Tensor, who: str, result: tf.Tensor) -> tf.Tensor:
     """Returns `result`; running it raises InvalidArgumentError if a rank's header has a finding.
 
+    In eager execution, a batch of a wrong size raises ValueError, as it does when a graph is built.
+
     Args:
       strategy: the tables.
       headers: int64 [ranks, HEADER], or [1, HEADER] if there is one rank only.
@@ -79,8 +81,15 @@ def checked(strategy: DistEmbeddingStrategy, headers: tf.Tensor, who: str, resul
             tf.strings.join(["other tables or options", on_rank, " than here"]),
             tf.strings.join([tables[number], ", but ", of_input, " has ", value]),
             tf.strings.join(
-                [of_input, " has a batch of ", value, f", which {strategy.world_size} ranks do not divide"]
+                [
+                    of_input,
+                    ": the global batch of ",
+                    value,
+                    f" is not divisible by {strategy.world_size} ranks",
+                ]
             ),
         ]
         text = tf.stack(texts)[tf.where(is_other[rank], tf.constant(0, tf.int64), finding)]
+        if tf.executing_eagerly() and finding == _Finding.BATCH and not is_other[rank]:
+            raise ValueError(f"{who}: {text.numpy().decode()}")
         return unless(tf.logical_not(tf.reduce_any(is_bad)), [f"{who}: ", text], result)

@@ -40,7 +40,7 @@ class DistEmbeddingStrategy:
       input_table_map: the table of each input.
       placement: the pieces of the tables, a `Placement`.
       layout: the variables and lookups that follow from it.
-      table_ids_list: by rank, the tables of which it has a piece.
+      table_ids, table_ids_list: by rank, the tables of which it has a piece.
       input_ids_list: by rank, the inputs that look up one of these tables. With `dp_input=False` a rank takes
         these inputs, in this order.
       local_configs: by rank, the pieces as dicts, in the order of `table_ids_list`: `name`, `input_dim`,
@@ -56,6 +56,8 @@ class DistEmbeddingStrategy:
         column_slice_threshold: int | None = None,
         row_slice_threshold: int | None = None,
         data_parallel_threshold: int | None = None,
+        *,
+        gpu_embedding_size: int | None = None,
     ) -> None:
         """Places the tables.
 
@@ -70,11 +72,13 @@ class DistEmbeddingStrategy:
             tables than ranks are neither replicated nor sliced by rows.
           row_slice_threshold: tables with at least this many elements are sliced by rows. None: none is.
           data_parallel_threshold: tables with at most this many elements are replicated. None: none is.
+          gpu_embedding_size: has no effect.
 
         Raises:
           TypeError: an embedding is not an embedding layer.
           ValueError: an argument is out of range; the message names it, and the table if it is one's.
         """
+        del gpu_embedding_size
         if not isinstance(embeddings, (list, tuple)):
             raise TypeError(f"embeddings must be a list of embedding layers, not {embeddings!r}")
         _check_distinct(embeddings)
@@ -88,7 +92,9 @@ class DistEmbeddingStrategy:
         self.layout: Layout = lay_out(self.placement)
         self.input_table_map = _checked_map(input_table_map, len(self.tables))
         on_ranks = [self.placement.on_rank(rank) for rank in range(world_size)]
-        self.table_ids_list = [sorted({piece.table for piece in pieces}) for pieces in on_ranks]
+        self.table_ids = self.table_ids_list = [
+            sorted({piece.table for piece in pieces}) for pieces in on_ranks
+        ]
         self.input_ids_list = [
             [number for number, table in enumerate(self.input_table_map) if table in tables]
             for tables in self.table_ids_list

@@ -17,6 +17,7 @@ import tensorflow as tf
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel import messages
 from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
+from sparse_operation_kit.dist_model_parallel.ids import unless
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
 from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
 from sparse_operation_kit.dist_model_parallel.layout import Part, Unit
@@ -24,12 +25,15 @@ from sparse_operation_kit.dist_model_parallel.merged_ids import merge_ids
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 
+# Stands for the number of ids of a sample where ids are [batch].
+_NO_HOTNESS = -1
+
 
 def look_up(call: LayerCall) -> list[Any]:
     """Returns an output of this rank's samples for each input of the layer; there are several ranks.
 
-    The ids are those of the inputs `call.strategy.input_ids_list[rank]`, each dense [batch, hotness] or, if
-    its table has a combiner, also ragged or sparse.
+    The ids are those of the inputs `call.strategy.input_ids_list[rank]`, each dense [batch] or
+    [batch, hotness] or, if its table has a combiner, also ragged or sparse.
     """
     strategy, flat, name = call.strategy, call.flat, call.name
     rank, size = communicator().rank, strategy.world_size
@@ -47,6 +51,8 @@ def look_up(call: LayerCall) -> list[Any]:
     gate = messages.checked(
         strategy, tf.gather(told, starts + tf.range(messages.HEADER, dtype=tf.int64)), name, told
     )
+    if not tf.executing_eagerly():
+        gate = _with_known_dimensions(strategy, gate, starts, name)
     shapes_of = [_shapes_of(strategy, rank, gate, starts[rank, 0]) for rank in range(size)]
     of_input: dict[int, tf.Tensor] = {}
     if merged is not None:
@@ -67,7 +73,7 @@ def look_up(call: LayerCall) -> list[Any]:
     counts = [_counts(strategy, number, shapes_of[number]) for number in range(size)]
     own_counts = tf.tile(counts[rank][tf.newaxis], [size, 1])
     arrived = swap(sent, own_counts, counts, widths, f"{name}: rows")
-    return _outputs(strategy, of_input, shapes_of, arrived)
+    return _outputs(strategy, of_input, shapes_of, arrived, _dimensions(own, flat))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +104,55 @@ def _read(strategy: DistEmbeddingStrategy, number: int) -> _Read:
 
 
 def _shape(ids: FlatIds) -> tf.Tensor:
-    """int64 [2]: the batch, and the ids of a sample; 1 where they are combined."""
+    """int64 [2]: the batch, and the ids of a sample; 1 where they are combined, -1 for ids [batch]."""
     if ids.combiner is None:
-        return tf.shape(ids.ids, out_type=tf.int64)
+        shape = tf.shape(ids.ids, out_type=tf.int64)
+        return shape if ids.ids.shape.rank == 2 else tf.concat([shape, [_NO_HOTNESS]], axis=0)
     batch = ids.count_of_bags()
     return tf.stack([batch, tf.ones_like(batch)])
+
+
+def _count(shape: tf.Tensor) -> tf.Tensor:
+    """The number of rows of an input with this `_shape`."""
+    return tf.abs(tf.reduce_prod(shape))
+
+
+def _dimensions(own: Sequence[int], flat: Sequence[FlatIds]) -> dict[int | None, int | None]:
+    """For each of this rank's inputs without a combiner, the number of dimensions of its ids.
+
+    Under None, the number for the inputs of other ranks, which these send only when the step runs: that of
+    all here, 2 if there are none here, or None if it cannot be known before.
+    """
+    found: dict[int | None, int | None] = {
+        number: ids.ids.shape.rank for number, ids in zip(own, flat) if ids.combiner is None
+    }
+    different = set(found.values()) or {2}
+    is_known = len(different) == 1 and not tf.executing_eagerly()
+    return {**found, None: different.pop() if is_known else None}
+
+
+def _with_known_dimensions(
+    strategy: DistEmbeddingStrategy, told: tf.Tensor, starts: tf.Tensor, name: str
+) -> tf.Tensor:
+    """Returns `told`; running it is an InvalidArgumentError on all ranks if `_dimensions` is wrong on one."""
+    some_flat, some_deep = [], []
+    for rank, numbers in enumerate(strategy.input_ids_list):
+        plain = [i for i, number in enumerate(numbers) if _unit_of(strategy, number).combiner is None]
+        words = [messages.HEADER + 2 * i + 1 for i in plain]
+        hotness = tf.gather(told, starts[rank] + tf.constant(words, tf.int64))
+        some_flat.append(tf.reduce_any(hotness < 0))
+        some_deep.append(tf.reduce_any(hotness >= 0))
+    flat, deep = tf.stack(some_flat), tf.stack(some_deep)
+    # A rank expects what it has itself; one that has both expects nothing.
+    is_wrong = (~flat & tf.reduce_any(flat)) | (flat & ~deep & tf.reduce_any(deep))
+    rank = tf.strings.as_string(tf.argmax(tf.cast(is_wrong, tf.int32)))
+    message = (
+        f"{name}: with dp_input=False, some ids are [batch] and some [batch, hotness], and rank ",
+        rank,
+        " has one kind only: a graph needs one kind for all tables without a combiner; [batch, 1] may take "
+        "the place of [batch]",
+    )
+    return unless(~tf.reduce_any(is_wrong), message, told)
 
 
 def _rows(
@@ -158,7 +208,7 @@ def _unit_of(strategy: DistEmbeddingStrategy, number: int) -> Unit:
 
 def _counts(strategy: DistEmbeddingStrategy, rank: int, shapes: dict[int, tf.Tensor]) -> tf.Tensor:
     """int64: how many rows of each of its matrices a rank sends to each rank."""
-    counts = [tf.reduce_prod(shapes[number]) for number, _ in _parts(strategy, rank)]
+    counts = [_count(shapes[number]) for number, _ in _parts(strategy, rank)]
     return tf.stack([tf.constant(0, tf.int64), *counts])
 
 
@@ -167,6 +217,7 @@ def _outputs(
     of_input: dict[int, tf.Tensor],
     shapes_of: Sequence[dict[int, tf.Tensor]],
     arrived: Sequence[Sequence[tf.Tensor]],
+    dimensions: dict[int | None, int | None],
 ) -> list[tf.Tensor]:
     of_parts: dict[int, list[tf.Tensor]] = {}
     for rank, matrices in enumerate(arrived):
@@ -178,14 +229,19 @@ def _outputs(
         if unit.cut == "replicated":
             shape = shapes_of[communicator().rank][number]
             # Its output is for the samples of all ranks.
-            count = tf.reduce_prod(shape)
+            count = _count(shape)
             rows = of_input[number][communicator().rank * count :][:count]
         else:
             shape = shapes_of[unit.parts[0].rank][number]
             parts = of_parts[number]
             rows = tf.add_n(parts) if unit.cut == "rows" else tf.concat(parts, axis=1)
+        known = 1 if unit.combiner else dimensions.get(number, dimensions[None])
         if unit.combiner is None:
-            rows = tf.reshape(rows, tf.concat([shape, [unit.columns]], axis=0))
-        rows.set_shape([None] * (2 if unit.combiner is None else 1) + [unit.columns])
+            of_ids = (
+                tf.boolean_mask(shape, tf.not_equal(shape, _NO_HOTNESS)) if known is None else shape[:known]
+            )
+            rows = tf.reshape(rows, tf.concat([of_ids, [unit.columns]], axis=0))
+        if known is not None:
+            rows.set_shape([None] * known + [unit.columns])
         outputs.append(rows)
     return outputs

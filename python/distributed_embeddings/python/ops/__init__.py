@@ -1,0 +1,1 @@
+"""A path of NVIDIA's distributed-embeddings."""
