@@ -306,6 +306,29 @@ def test_initial_pieces_are_parts_of_one_table(initializer, block, monkeypatch):
     np.testing.assert_array_equal(piece((49, 50), (5, 6)), whole[49:, 5:])
 
 
+@pytest.mark.parametrize("initializer", ["uniform", keras.initializers.RandomNormal(seed=3)])
+def test_no_block_of_initial_rows_is_that_of_another_table(initializer, monkeypatch):
+    module = importlib.import_module("sparse_operation_kit.dist_model_parallel.initial_rows")
+    monkeypatch.setattr(module, "_BLOCK", 64)
+    config = {"input_dim": 24, "output_dim": 8, "embeddings_initializer": initializer}
+    tables = [table_of(config, number) for number in range(3)]
+    blocks = []
+    for number in range(3):
+        rows = initial_value([Piece(number, 0, (0, 24), (0, 8), 0, 0)], tables, 8)().numpy()
+        blocks += [block.tobytes() for block in rows.reshape(3, 8, 8)]
+    assert len(set(blocks)) == 9
+
+
+def test_initial_rows_depend_on_the_initializers_seed():
+    def rows(seed):
+        initializer = keras.initializers.RandomUniform(seed=seed)
+        table = table_of({"input_dim": 5, "output_dim": 4, "embeddings_initializer": initializer}, 0)
+        return initial_value([Piece(0, 0, (0, 5), (0, 4), 0, 0)], [table], 4)().numpy()
+
+    np.testing.assert_array_equal(rows(1), rows(1))
+    assert not np.isin(rows(1), rows(2)).any()
+
+
 def test_initial_tables_have_their_distributions_and_differ():
     layer = dmp.DistributedEmbedding([dmp.Embedding(5000, 8), dmp.Embedding(5000, 8)])
     first, second = layer.get_weights()

@@ -28,6 +28,11 @@ TEST(MakeKeysTest, AddsTheBaseAndTheSizesOfFeaturesBefore) {
   EXPECT_EQ(keys, (std::vector<int64_t>{12, 13, 11, 16}));
   EXPECT_TRUE(MakeKeys({{}, sizes, 10}, {}, &worst));
 
+  const std::vector<int64_t> three = {2, 0, 1, 1, 3, 0};
+  keys.resize(6);
+  EXPECT_TRUE(MakeKeys({three, std::vector<int64_t>{3, 4, 2}, 10}, keys, &worst));
+  EXPECT_EQ(keys, (std::vector<int64_t>{12, 13, 18, 11, 16, 17}));
+
   EXPECT_EQ(KeysEnd(size, 10), 15);
   EXPECT_EQ(KeysEnd(sizes, 10), 17);
   EXPECT_EQ(KeysEnd(std::vector<int64_t>{5, kHighest}, 10), kHighest);

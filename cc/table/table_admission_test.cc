@@ -116,6 +116,35 @@ TEST(TableAdmissionTest, AnErasedKeyIsCountedFromZeroByACounterButNotByABloomFil
   }
 }
 
+TEST(TableAdmissionTest, AnIdThatGetsARowOtherwiseNoLongerWaits) {
+  auto table = MakeTestTable(CounterOptions(3));
+  TrainingLookup(table.get(), {5, 6}, {2, 1});
+  InlineExecutor executor;
+  const std::vector<int64_t> keys = {5};
+  std::vector<int64_t> rows(1);
+  ASSERT_TRUE(table->FindOrMake(executor, keys, Span<int64_t>(rows)).ok());
+  EXPECT_EQ(table->waiting()->size(), 1) << "6 waits";
+  int64_t erased;
+  ASSERT_TRUE(table->Erase(executor, keys, &erased).ok());
+  EXPECT_EQ(TrainingLookup(table.get(), {5}, {1})[0], Table::kAbsent) << "5 is counted from zero";
+}
+
+TEST(TableAdmissionTest, ALookupThatOnlyCountsIsAChange) {
+  for (const OnFull on_full : {OnFull::kError, OnFull::kEvictLru, OnFull::kEvictLfu}) {
+    TableOptions options = on_full == OnFull::kError ? CounterOptions(2) : TestOptions(2);
+    options.on_full = on_full;
+    options.capacity = 10;
+    auto table = MakeTestTable(options);
+    const std::vector<int64_t> rows = TrainingLookup(table.get(), {1, 2}, {2, 2});
+    ASSERT_TRUE(table->TrackChanges().ok());
+    table->BeginSave();
+    table->EndSave(true);
+    TrainingLookup(table.get(), {2}, {1});
+    EXPECT_FALSE(table->changed(rows[0]));
+    EXPECT_TRUE(table->changed(rows[1])) << "its count, or its last use";
+  }
+}
+
 TEST(TableAdmissionTest, AFullTableChangesNoCount) {
   TableOptions options = CounterOptions(2);
   options.capacity = 1;
