@@ -72,6 +72,7 @@ check "layers of the Python package" "$(sok_python)" tools/check_layers.py
 check "Python 3.7" "$(sok_python)" tools/check_python37.py
 check "imports of tests in tests/BUILD" "$(sok_python)" tools/check_test_helpers.py
 check "tests in cuda/programs:engine_test" "$(sok_python)" tools/check_engine_tests.py
+check "planted mistakes fit their files" "$(sok_python)" tools/mutants.py --check
 check "Python types" tool mypy
 check "no TensorFlow or Python below cc/ and cuda/" \
   absent '^ *# *include *[<"](tensorflow|tsl|xla|third_party|Python\.h)' cc cuda
