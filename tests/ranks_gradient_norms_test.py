@@ -27,8 +27,8 @@ KERAS = compat.legacy_keras_optimizers()
 
 
 def _bags(ids):
-    places = tf.stack([tf.range(tf.size(ids, tf.int64)), tf.zeros_like(ids)], axis=1)
-    return tf.SparseTensor(places, ids, tf.stack([tf.size(ids, tf.int64), 1]))
+    places = tf.stack([tf.range(tf.size(ids, out_type=tf.int64)), tf.zeros_like(ids)], axis=1)
+    return tf.SparseTensor(places, ids, tf.stack([tf.size(ids, out_type=tf.int64), 1]))
 
 
 def _layer(table, ids):
@@ -147,10 +147,8 @@ CHANGES = {
         lambda gs: _by_global_norm([np.clip(g, -0.3, 0.2) for g in gs], 0.5),
     ),
 }
-# The same by arguments of Keras' optimizers. Those of TensorFlow 1.15 have no global_clipnorm.
-OF_KERAS = {"clipnorm": "norm", "global_clipnorm": "global norm"} if KERAS else {}
-if not compat.IS_TENSORFLOW_2:
-    OF_KERAS.pop("global_clipnorm", None)
+# The same by arguments of Keras' optimizers. Those of TensorFlow 1.15 clip only in their own `minimize`.
+OF_KERAS = {"clipnorm": "norm", "global_clipnorm": "global norm"} if compat.IS_TENSORFLOW_2 and KERAS else {}
 
 
 def _adam(first, second, gradient, step):
@@ -272,12 +270,12 @@ CHECKS = [check_changes, check_programs, check_raw_gradients]
 
 @pytest.fixture(scope="module", params=[1, sized(2, 1), sized(3, 2)], ids="{} ranks".format)
 def found(request):
-    initialize._reset()
     if request.param > 1:
-        yield ranks.run_checks(CHECKS, ranks=request.param)
-    else:
-        yield {check.__name__: [check()] for check in CHECKS}
+        return ranks.run_checks(CHECKS, ranks=request.param)
     initialize._reset()
+    results = {check.__name__: [check()] for check in CHECKS}
+    initialize._reset()
+    return results
 
 
 @pytest.mark.parametrize("change", CHANGES)

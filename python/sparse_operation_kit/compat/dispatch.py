@@ -10,6 +10,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import clip_ops
 
+from sparse_operation_kit.compat.namespaces import attribute
+
 # Where version 1.15 has the functions that are dispatched.
 _NAMESPACES = (
     clip_ops,
@@ -54,13 +56,13 @@ def _put_before(function: Callable, names: list[str], implementation: Callable) 
         return function(*args, **kwargs)
 
     name = function.__name__
-    places = [space for space in _NAMESPACES if getattr(space, name, None) is function]
+    places = [space for space in _NAMESPACES if attribute(space, name, None) is function]
     for place in places:
         setattr(place, name, choose)
 
     def undo() -> None:
         for place in places:
-            if getattr(place, name) is choose:
+            if attribute(place, name, None) is choose:
                 setattr(place, name, function)
 
     return undo
