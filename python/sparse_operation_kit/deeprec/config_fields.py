@@ -101,7 +101,8 @@ def _getter(message: str) -> Callable[[Any, str], Any]:
         if name in MESSAGES[message]:
             _tell(name, MESSAGES[message][name])
             return IgnoredMessage()
-        raise AttributeError(f"Protocol message {message} has no {name!r} field.")
+        # Raises the message's own error.
+        return type(self).__getattribute__(self, name)
 
     return __getattr__
 
