@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +22,8 @@ from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.get_embedding_variable import InParts
 from sparse_operation_kit.core.table_device import place_table
+
+_log = logging.getLogger(__name__)
 
 # Attributes of the op that makes a table: an input has the first, and a call the second.
 _NOT_COPIED = ("num_initial_rows", "keep_existing")
@@ -48,8 +51,9 @@ def to_proto(variable: EmbeddingVariable, export_scope: str | None = None) -> wr
 def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None) -> Any:
     """Returns the variable of a table in the default graph, and adds it to the collections that it was in.
 
-    TensorFlow 2 loads a SavedModel in the graph of a function, where it replaces the variables by its own;
-    there, only the table's name is returned.
+    Only the table's name is returned in two cases. TensorFlow 2 loads a SavedModel in the graph of a function,
+    where it replaces the variables by its own. And a graph that one process exported, such as a SavedModel
+    that a rank serves, runs on several ranks as it is, but ops that were added to it would be those of ranks.
 
     Raises:
       ValueError: The MetaGraph was exported by another rank, or another number of ranks; the variable is of
@@ -59,6 +63,13 @@ def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None)
     name = ops.prepend_name_scope(description["variable"], import_scope)
     graph = tf.compat.v1.get_default_graph()
     if getattr(graph, "building_function", False):
+        return name
+    if description["rank"] == [0, 1] and communicator().size > 1:
+        _log.warning(
+            "Embedding variable '%s' is in no collection of variables: one process exported its MetaGraph, and "
+            "on several ranks only the ops in it can use the table",
+            name,
+        )
         return name
     _check(name, description)
     handle, initializer_op, is_initialized = (
