@@ -512,8 +512,8 @@ def test_a_bad_id_is_an_error_on_every_rank(launched):
 
 
 def test_global_norms_count_the_tables_of_all_ranks(launched):
-    # The sum over ranks of squares of averages, for each rank's row of 4 columns of each of 3 tables.
-    of_tables = 3 * 4 * (1 + 4 + 9) / 9
+    # In each of 3 tables, all ranks look up one row, of 4 columns: its gradient is the average over ranks.
+    of_tables = 3 * 4 * ((1 + 2 + 3) / 3) ** 2
     of_kernel = 2.0
     norm = np.sqrt(of_tables + of_kernel**2)
     for result in launched[3]:

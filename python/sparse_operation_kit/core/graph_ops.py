@@ -15,6 +15,7 @@ import tensorflow as tf
 from sparse_operation_kit.compat.internals import func_graph, op_definition
 
 # Types of the library's ops.
+INIT_HAS_RUN = "SokInitHasRun"
 TABLE = "SokTable"
 TABLE_EXPORT = "SokTableExport"
 TABLE_SNAPSHOT = "SokTableSnapshot"
@@ -110,6 +111,20 @@ def inputs_of(op: tf.Operation) -> dict[str, Any]:
     """
     op = operation(op)
     return _by_name(op, _definition(op).input_arg, op.inputs)
+
+
+def init_of(op: tf.Operation) -> tuple[tf.Tensor, tf.Operation] | None:
+    """Returns the tensor of an op that runs `sok.Init` and the constant with its arguments, or None.
+
+    The op is one that `initialize.py` creates: the check whether Init has run, or the merge of its two sides.
+    """
+    check = op
+    if op.type == "Merge":
+        switch = inputs_of(op)["inputs"][-1].op
+        check = inputs_of(switch)["pred"].op if switch.type == "Switch" else op
+    if check.type != INIT_HAS_RUN:
+        return None
+    return op.outputs[0], inputs_of(check)["arguments"].op
 
 
 def outputs_of(op: tf.Operation) -> dict[str, Any]:

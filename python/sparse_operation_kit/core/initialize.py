@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.core.communicator import communicator, is_alone
 
 _ARGUMENTS = ("global_batch_size", "seed", "gradient_exchange_dtype")
@@ -173,21 +174,14 @@ def adopt(maker: tf.Operation) -> None:
     """
     state = _state_of(maker.graph)
     state.makers.append(maker)
-    for op in maker.control_inputs:
-        words = _words_of(op)
-        if words is None or op.outputs[0] is state.status:
+    for status, words in filter(None, map(graph_ops.init_of, maker.control_inputs)):
+        if status is state.status:
             continue
         if state.status is None:
-            state.status, state.imported = op.outputs[0], words
-            state.arguments = tf.get_static_value(words.outputs[0]).tolist()
+            state.status, state.imported = status, words
+            state.arguments = tf.make_ndarray(words.get_attr("value")).tolist()
         elif state.imported is not words:
             _set_words(words, state.arguments)
-
-
-def _words_of(op: tf.Operation) -> tf.Operation | None:
-    """Returns the constant with the arguments of Init, if the op is one (`_unless_it_has_run`)."""
-    has_run = op.inputs[1].op.inputs[1].op if op.type == "Merge" else op
-    return has_run.inputs[0].op if has_run.type == "SokInitHasRun" else None
 
 
 def _set_words(constant: tf.Operation, words: list[int]) -> None:

@@ -21,6 +21,7 @@ from sparse_operation_kit.core import graph_keys, initialize, row_policies
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.get_embedding_variable import InParts
+from sparse_operation_kit.core.graph_ops import inputs_of, outputs_of
 from sparse_operation_kit.core.table_device import place_table
 
 _log = logging.getLogger(__name__)
@@ -51,9 +52,10 @@ def to_proto(variable: EmbeddingVariable, export_scope: str | None = None) -> wr
 def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None) -> Any:
     """Returns the variable of a table in the default graph, and adds it to the collections that it was in.
 
-    Only the table's name is returned in two cases. TensorFlow 2 loads a SavedModel in the graph of a function,
-    where it replaces the variables by its own. And a graph that one process exported, such as a SavedModel
-    that a rank serves, runs on several ranks as it is, but ops that were added to it would be those of ranks.
+    Only the table's name is returned in two cases. TensorFlow 2 loads a SavedModel in the graph of a
+    function, where it replaces the variables by its own. And a graph that one process exported, such as a
+    SavedModel that a rank serves, runs on several ranks as it is, but ops that were added to it would be
+    those of ranks.
 
     Raises:
       ValueError: The MetaGraph was exported by another rank, or another number of ranks; the variable is of
@@ -66,20 +68,21 @@ def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None)
         return name
     if description["rank"] == [0, 1] and communicator().size > 1:
         _log.warning(
-            "Embedding variable '%s' is in no collection of variables: one process exported its MetaGraph, and "
-            "on several ranks only the ops in it can use the table",
+            "Embedding variable '%s' is in no collection of variables: one process exported its MetaGraph, "
+            "and on several ranks only the ops in it can use the table",
             name,
         )
         return name
     _check(name, description)
-    handle, initializer_op, is_initialized = (
+    table, initializer_op, check = (
         _op(graph, name, ops.prepend_name_scope(description[part], import_scope))
         for part in ("variable", "initializer", "is_initialized")
     )
+    handle, is_initialized = outputs_of(table)["handle"], outputs_of(check)["is_initialized"]
     for known in graph.get_collection(graph_keys.TABLES):
-        if known.handle is handle.outputs[0]:
+        if known.handle is handle:
             return known  # The MetaGraph was imported into the graph that it was exported from.
-    variable = _variable(name, handle.outputs[0], initializer_op, is_initialized.outputs[0], description)
+    variable = _variable(name, handle, initializer_op, is_initialized, description)
     for key, place in description["collections"].items():
         graph.get_collection_ref(key).insert(place, variable)
     return variable
@@ -146,7 +149,7 @@ def _variable(
     variable._eviction = row_policies.GlobalStepEvict(attributes["steps_to_live"]) if evicts_by_step else None
     variable._keeps_frequency = attributes["admission"] != "none" or attributes["on_full"] == "evict_lfu"
     variable.constant_initial_value = _constant(attributes)
-    given = list(initializer_op.inputs)[1:]
+    given = inputs_of(initializer_op)["initial_rows"]
     variable._given_rows = (lambda: given[0]) if given else None
     variable._make_table = functools.partial(native.ops.sok_initialize_table, handle, **attributes)
     variable._initializer_inputs = tuple(initializer_op.control_inputs)

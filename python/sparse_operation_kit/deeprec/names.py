@@ -170,8 +170,8 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.CheckpointOption",
             "absent",
-            "`sok.init_from_checkpoint` loads rows from a checkpoint, `sok.Saver().load_embedding_values`"
-            " from arrays",
+            "`sok.init_from_checkpoint` loads rows from a checkpoint, "
+            "[`assign_rows`](from-tensorflow.md#pretrained-rows) from arrays",
         ),
     ),
     "lookups and columns": (
@@ -406,7 +406,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
             "same, but",
             "tables have this library's [format](checkpoints.md), and are restored on any number of "
             "ranks. DeepRec's checkpoints cannot be read: export their rows, and load them with "
-            "`sok.Saver().load_embedding_values`",
+            "[`assign_rows`](from-tensorflow.md#pretrained-rows)",
         ),
         Row(
             "the tensors `NAME-keys`, `NAME-values` and so on in checkpoints",
