@@ -101,8 +101,8 @@ def _getter(message: str) -> Callable[[Any, str], Any]:
         if name in MESSAGES[message]:
             _tell(name, MESSAGES[message][name])
             return IgnoredMessage()
-        # Raises the message's own error.
-        return type(self).__getattribute__(self, name)
+        of_message: Any = type(self)
+        return of_message.__getattribute__(self, name)  # raises the message's own error
 
     return __getattr__
 
