@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -20,7 +21,7 @@ import harness
 import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
-from sparse_operation_kit.saver import retention
+from sparse_operation_kit.saver import retention, saver_marks
 
 
 def _with_id(table: str) -> str:
@@ -358,3 +359,23 @@ def test_a_partly_removed_table_does_not_look_complete(folder, monkeypatch):
         patch.setattr(own_files, "remove_tree", fail)
         assert folder.collect("model-2") == {"model-1.sok/t-1.unfinished", "model-2.sok/t-2"}
     assert folder.collect("model-2") == {"model-2.sok/t-2"}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_checkpoint_whose_index_cannot_be_looked_at_stays(tmp_path, monkeypatch, error):
+    """Only an index that is known to be missing tells that a marked checkpoint is not complete."""
+    folder = Folder(tmp_path, in_folders=False)
+    folder.full("m-2", "t-2")
+    saver_marks.end(str(tmp_path / "m-2"), saver_marks.FULL)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    real = os.lstat
+
+    def lstat(path, **options):
+        if os.fspath(path).endswith("m-2.index"):
+            raise OSError(error, os.strerror(error), path)
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    retention.collect(str(tmp_path / "m-2"), [])
+    monkeypatch.undo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == files

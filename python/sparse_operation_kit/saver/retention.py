@@ -169,7 +169,15 @@ def _remove_all_but(needed: NeededTables, prefix: str, tables: Sequence[Path]) -
 
 def _is_killed(prefix: str) -> bool:
     """Returns whether a save or removal of a marked checkpoint was killed. The caller holds its lock."""
-    return saver_marks.kind_of(prefix) is not None and not os.path.lexists(f"{prefix}{_INDEX}")
+    if saver_marks.kind_of(prefix) is None:
+        return False
+    try:
+        os.lstat(f"{prefix}{_INDEX}")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass  # An index that cannot be looked at may be there.
+    return False
 
 
 def _remove_tensorflows(prefix: str) -> None:
