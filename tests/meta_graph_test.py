@@ -94,17 +94,25 @@ def test_the_variable_is_as_it_was(tmp_path):
     options = {"capacity": 40, "admission": sok.CounterFilter(2), "on_full": "evict_lfu", "initializer": 0.25}
     with tf.Graph().as_default():
         build(**options)
-        kept = sok.EmbeddingVariable("kept", dim=2, trainable=False, key_dtype=tf.uint32)
+        kept = sok.EmbeddingVariable(
+            "kept",
+            dim=2,
+            trainable=False,
+            key_dtype=tf.uint32,
+            capacity=9,
+            on_full="evict_lfu",
+            eviction=sok.GlobalStepEvict(3),
+        )
         v1.add_to_collection(v1.GraphKeys.MODEL_VARIABLES, kept)
+        v1.get_variable("last", [2])
         keys = (v1.GraphKeys.TRAINABLE_VARIABLES, v1.GraphKeys.MODEL_VARIABLES, v1.GraphKeys.GLOBAL_VARIABLES)
         before = {key: [one.name for one in v1.get_collection(key)] for key in keys}
         (table,) = (one for one in v1.trainable_variables() if one.name == "scope/table:0")
         meta = v1.train.export_meta_graph()
     with harness.graph_and_session() as session:
         v1.train.import_meta_graph(meta)
-        for key in keys[:2]:
+        for key in keys:
             assert [one.name for one in v1.get_collection(key)] == before[key]
-        assert {one.name for one in v1.global_variables()} == set(before[v1.GraphKeys.GLOBAL_VARIABLES])
         found = {
             one.m_var_name: one for one in v1.global_variables() if isinstance(one, sok.EmbeddingVariable)
         }
@@ -119,17 +127,36 @@ def test_the_variable_is_as_it_was(tmp_path):
         ):
             assert getattr(got, attribute) == getattr(table, attribute), attribute
         assert got.shape.as_list() == [40, 3] and found["kept"].key_dtype == tf.uint32
+        assert found["kept"].evicts_by_step and not got.evicts_by_step
+        assert not found["kept"].trainable
         tables, others = sok.split_embedding_variable_from_others(v1.trainable_variables())
-        assert tables == [got] and [one.name for one in others] == ["kernel:0"]
+        assert tables == [got] and [one.name for one in others] == ["kernel:0", "last:0"]
         harness.initialize(session)
         keys = tf.constant([7, 7, 8], tf.int64)
         session.run(tf.nn.embedding_lookup(got, keys))
         np.testing.assert_array_equal(session.run(got.get_frequency(keys)), [2, 2, 1])
+        frequency = found["kept"].get_frequency(tf.constant([1], tf.uint32))
+        np.testing.assert_array_equal(session.run(frequency), [0])
         # A new optimizer trains it with the ordinary variables.
         loss = tf.reduce_sum(tf.nn.embedding_lookup(got, keys))
         step = v1.train.GradientDescentOptimizer(0.5).minimize(loss)
         session.run(step)
         assert session.run(got.size()) == 2
+
+
+def test_variables_of_deeprec_come_back():
+    """With their one part, their collection, and their arithmetic, which a new optimizer asks for."""
+    with tf.Graph().as_default():
+        sok.get_embedding_variable("parts", embedding_dim=2, partitioner=v1.fixed_size_partitioner(3))
+        sok.EmbeddingVariable("drawn", dim=2, deeprec_arithmetic=True)
+        meta = v1.train.export_meta_graph()
+    with tf.Graph().as_default():
+        v1.train.import_meta_graph(meta)
+        parts, drawn = v1.trainable_variables()
+        assert [one.name for one in (parts, drawn)] == ["parts:0", "drawn:0"]
+        assert list(parts) == [parts] and len(parts) == 1 and parts.capacity is None
+        assert drawn.deeprec_arithmetic and not parts.deeprec_arithmetic
+        assert v1.get_collection("embedding_variables") == [parts]
 
 
 def test_two_imports_under_scopes_do_not_share_rows(tmp_path):
@@ -189,8 +216,8 @@ def test_a_graph_of_another_rank_is_refused():
     with tf.Graph().as_default():
         build()
         meta = v1.train.export_meta_graph()
-    (text,) = meta.collection_def["SparseOperationKitEmbeddingVariables"].bytes_list.value
-    members = meta.collection_def["SparseOperationKitEmbeddingVariables"].bytes_list
+    (text,) = meta.collection_def["variables_of_sparse_operation_kit"].bytes_list.value
+    members = meta.collection_def["variables_of_sparse_operation_kit"].bytes_list
     for old, new, error in (
         (b'"rank": [0, 1]', b'"rank": [1, 4]', "'scope/table' cannot be imported: rank 1 of 4 exported"),
         (

@@ -29,8 +29,9 @@ class GraphKeys:
 EMBEDDING_VARIABLES = "embedding_variables"
 EV_INIT_VAR_OPS = "ev_init_var_ops"
 EV_INIT_SLOT_OPS = "ev_init_slot_ops"
-# All embedding variables; `core/meta_graphs.py` writes them into MetaGraphs.
-TABLES = "SparseOperationKitEmbeddingVariables"
+# All embedding variables; `core/meta_graphs.py` writes them into MetaGraphs. An import goes through
+# collections in the order of their names, and this one follows "variables", where tables get their places.
+TABLES = "variables_of_sparse_operation_kit"
 
 
 def add_to_deeprec_collections(variable: Any) -> None:
