@@ -103,23 +103,49 @@ def test_no_keys():
         assert session.run(table.size()) == 0
 
 
-def test_slots_of_old_rows_stay_and_those_of_new_rows_begin():
+def _adam():
+    return tf.compat.v1.train.AdamOptimizer(0.1)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        (_adam, {}),
+        (_adam, {"capacity": 8, "on_full": "evict_lfu"}),
+        (_adam, {"capacity": 8, "use_hashtable": False}),
+        (_adam, {"eviction": sok.GlobalStepEvict(1000)}),
+        (lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), {}),
+    ],
+)
+def test_slots_of_old_rows_stay_and_those_of_new_rows_begin(optimizer, options):
     """Training goes on like that of an ordinary variable whose rows are assigned."""
     with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5)
+        count = tf.compat.v1.train.get_or_create_global_step()
+        table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5, **options)
         plain = tf.compat.v1.get_variable("plain", [8, DIM], initializer=tf.constant_initializer(0.5))
-        rows = [tf.nn.embedding_lookup(one, [1, 2]) for one in (table, plain)]
-        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
-        step = optimizer.minimize(tf.add_n([tf.reduce_sum(tf.square(one)) for one in rows]))
-        new = tf.constant([[1.0, 2.0], [3.0, 4.0]])
-        assign = [table.assign_rows([1, 5], new), tf.compat.v1.scatter_update(plain, [1, 5], new)]
-        both = tf.nn.embedding_lookup(table, [1, 2, 5]), tf.nn.embedding_lookup(plain, [1, 2, 5])
+        ids = tf.compat.v1.placeholder(tf.int64, [None])
+        rows = [tf.nn.embedding_lookup(one, ids) for one in (table, plain)]
+        loss = tf.add_n([tf.reduce_sum(tf.square(one) * [1.0, 2.0]) for one in rows])
+        step = optimizer().minimize(loss, count)
+        keys = tf.compat.v1.placeholder(tf.int64, [None])
+        new = tf.stack([tf.cast(keys, tf.float32), tf.cast(keys, tf.float32) + 0.5], axis=1)
+        assign = [table.assign_rows(keys, new), tf.compat.v1.scatter_update(plain, keys, new)]
+        known = [1, 2, 3, 5]
+        both = tf.nn.embedding_lookup(table, known), tf.nn.embedding_lookup(plain, known)
         harness.initialize(session)
-        session.run(step)
-        session.run(assign)
-        for _ in range(3):
-            session.run(step)
-            np.testing.assert_allclose(*session.run(both), rtol=1e-6)
+
+        def train(*batches):
+            for batch in batches:
+                session.run(step, {ids: batch})
+
+        train([1, 2, 3], [2], [3, 2])  # Adam owes row 1 two steps when it is assigned, and 3 one.
+        session.run(assign, {keys: [5, 1]})
+        for batch in ([2], [5, 3], [2], [1, 5]):
+            train(batch)
+            np.testing.assert_allclose(*session.run(both), rtol=1e-5)
+        session.run(assign, {keys: [3, 2]})
+        train([5], [2, 3])
+        np.testing.assert_allclose(*session.run(both), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +198,28 @@ def test_without_room_or_out_of_range_nothing_changes(options, error):
             session.run(assign)
         for was, now in zip_equal(before, harness.table_contents(session, table)):
             np.testing.assert_array_equal(now, was)
+
+
+def test_an_admission_filter_does_not_apply_and_counts_from_then_on():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5, admission=sok.CounterFilter(3))
+        keys = tf.constant([7, 8, 9], tf.int64)
+        rows = tf.nn.embedding_lookup(table, keys)
+        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+        assign, frequency = table.assign_rows([8, 7], [[3, 4], [1, 2]]), table.get_frequency(keys)
+        session.run(table.initializer)
+        early = tf.nn.embedding_lookup(table, tf.constant([8], tf.int64))
+        session.run(tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(early)))
+        assert session.run(frequency).tolist() == [0, 1, 0]
+        session.run(assign)
+        assert session.run(frequency).tolist() == [0, 0, 0]
+        session.run(step)
+        assert session.run(frequency).tolist() == [1, 1, 1]
+        session.run(assign)
+        assert session.run(frequency).tolist() == [1, 1, 1]
+        session.run(step)
+        found, values = harness.table_contents(session, table)
+        assert dict(zip_equal(found.tolist(), values.tolist())) == {7: [0, 1], 8: [2, 3]}
 
 
 def test_a_scaffold_assigns_rows_unless_it_restores(tmp_path):

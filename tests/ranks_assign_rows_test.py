@@ -63,6 +63,45 @@ def check_a_localized_variable():
     return _assigned([[1], [2], [3]], lambda: experiment.DynamicVariable(DIM, mode="localized:1"))
 
 
+def check_several_ops_of_a_run():
+    """Which ranks may run in different orders."""
+    rank = communicator().rank
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name, DIM) for name in ("table", "other")]
+        keys = [tf.constant([key + rank], tf.int64) for key in (10, 20, 30)]
+        assign = [
+            tables[which].assign_rows(key, [_row(number, rank)])
+            for number, (which, key) in enumerate(zip_equal((0, 1, 0), keys))
+        ]
+        harness.initialize(session)
+        session.run(assign[rank:] + assign[:rank])
+        return [_contents(session, table) for table in tables]
+
+
+def check_training_goes_on():
+    """As that of an ordinary variable of which one process assigns all rows."""
+    rank = communicator().rank
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", DIM, initializer=0.5)
+        plain = tf.compat.v1.get_variable("plain", [8, DIM], initializer=tf.constant_initializer(0.5))
+        ids = tf.compat.v1.placeholder(tf.int64, [None])
+        losses = [tf.reduce_sum(tf.square(tf.nn.embedding_lookup(one, ids))) for one in (table, plain)]
+        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
+        step = sok.DistributedOptimizer(optimizer, op="sum").minimize(losses[0] / SIZE)
+        step = tf.group(step, tf.compat.v1.train.AdamOptimizer(0.1).minimize(losses[1], var_list=[plain]))
+        keys = tf.compat.v1.placeholder(tf.int64, [None])
+        new = tf.stack([tf.cast(keys, tf.float32), tf.cast(keys, tf.float32) + 0.5], axis=1)
+        own = slice(rank, None, SIZE)
+        assign = table.assign_rows(keys[own], new[own]), tf.compat.v1.scatter_update(plain, keys, new)
+        both = tf.nn.embedding_lookup(table, [1, 2, 3, 5]), tf.nn.embedding_lookup(plain, [1, 2, 3, 5])
+        harness.initialize(session)
+        for assigned, batches in (([], [[1, 2, 3], [2], [3, 2]]), ([5, 1, 3], [[2], [1, 5]]), ([2], [[3]])):
+            session.run(assign, {keys: assigned})
+            for batch in batches:
+                session.run(step, {ids: batch})
+        return session.run(both)
+
+
 def _errors(keys_of_rank, table_of=lambda: sok.EmbeddingVariable("table", DIM), columns=(DIM,) * SIZE):
     """This rank's error, and its rows afterwards."""
     rank = communicator().rank
@@ -114,6 +153,20 @@ def test_rows_reach_the_owners_of_their_keys(results):
     assert results["check_each_rank_gives_a_part"] == want
     assert results["check_narrow_keys"] == _of_ranks({2**32 - 1: 0, 1: 1, 2**31: 2})
     assert results["check_a_localized_variable"] == [{}, {key: _row(key, key - 1) for key in (1, 2, 3)}, {}]
+
+
+def test_several_ops_of_a_run_set_their_own_rows(results):
+    of_ranks = results["check_several_ops_of_a_run"]
+    for number, keys in ((0, {10: 0, 30: 2}), (1, {20: 1})):
+        found = {}
+        for tables in of_ranks:
+            found.update(tables[number])
+        assert found == {key + rank: _row(row, rank) for key, row in keys.items() for rank in range(SIZE)}
+
+
+def test_training_goes_on_with_the_slots_of_each_row(results):
+    for table, plain in results["check_training_goes_on"]:
+        np.testing.assert_allclose(table, plain, rtol=1e-5)
 
 
 def test_the_lowest_rank_decides(results):

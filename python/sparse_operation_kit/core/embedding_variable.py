@@ -345,7 +345,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         """Sets the rows of keys, for example to pretrained ones; a key without a row gets one.
 
         Slots of rows that were there stay as they are, those of new rows are the optimizer's initial ones.
-        Admission filters do not apply, counts do not change, and no other row is evicted. For
+        Admission filters do not apply, and no other row is evicted. The counts of rows that were there do not
+        change, and that of a new row begins at 0, also if a filter has counted its key. For
         `GlobalStepEvict`, a new row is as old as the table's last update. Any float32 is a value, NaN too.
 
         With several ranks, every rank runs the op, with the same keys, its own part of them, or none. Each
