@@ -5,6 +5,10 @@ from __future__ import annotations
 import pathlib
 import re
 
+import tensorflow as tf
+
+from sparse_operation_kit.checkpoint import references
+
 
 def of(prefix: str | pathlib.Path, file: str = "*") -> list[pathlib.Path]:
     """The paths of a checkpoint's tables' files, all or those called `file`, sorted."""
@@ -40,3 +44,22 @@ def move_into_folder(prefix: str | pathlib.Path) -> pathlib.Path:
         (folder / table / file).parent.mkdir(parents=True, exist_ok=True)
         path.rename(folder / table / file)
     return folder
+
+
+def with_old_entries(prefix: str, copy: str | None = None) -> None:
+    """Gives the entries of tables in a checkpoint, or in a copy, their names in earlier versions."""
+    reader = tf.train.load_checkpoint(prefix)
+    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    found = references.read_references(pathlib.Path(prefix))
+    old = {f"{reference.name}/checkpoint": values.pop(reference.key) for reference in found}
+    values.update(old)
+    names = sorted(values)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(
+            tf.raw_ops.SaveV2(
+                prefix=copy or prefix,
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tf.constant(values[name]) for name in names],
+            )
+        )

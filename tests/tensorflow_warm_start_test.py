@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
@@ -51,6 +52,9 @@ def saved(tmp_path_factory):
             session.run(model.step, {model.keys: keys})
             prefix = saver.save(session, str(folder / kind))
             found[kind] = prefix, session.run(model.values)
+    earlier = str(folder / "of an earlier version")
+    saved_files.with_old_entries(found["full"][0], earlier)
+    found["of an earlier version"] = earlier, found["full"][1]
     assert os.path.basename(tf.train.latest_checkpoint(str(folder))) == "incremental"
     return found
 
@@ -68,7 +72,7 @@ def _assert_loaded(session, model, values, names=EVERYTHING):
     assert same == {name: name in names for name in values}
 
 
-@pytest.mark.parametrize("kind", ["full", "incremental"])
+@pytest.mark.parametrize("kind", ["full", "incremental", "of an earlier version"])
 @pytest.mark.parametrize("how", ["init_from_checkpoint", "warm_start"])
 def test_everything(session, saved, kind, how):
     prefix, values = saved[kind]
@@ -96,11 +100,13 @@ MAPS = {
         lambda model: {"old/": "none/", "old/kernel": "new/kernel"},
         ("kernel",),
     ),
+    "a scope, and a name that is ignored": ("new", lambda model: {"old/": "new/name"}, EVERYTHING),
+    "the end of a scope": ("deep/new", lambda model: {"old/": "new/"}, ()),
     "names": ("new", lambda model: {f"old/{name}": f"new/{name}" for name in EVERYTHING}, EVERYTHING),
     "variables": (
         "new",
         lambda model: {
-            "old/user": model.user,
+            "old/user": (model.user,),
             "old/item": [model.item],
             "old/kernel": model.kernel,
             "old/slices": list(model.slices),
@@ -122,6 +128,19 @@ def test_assignment_maps(session, saved, name):
     model = Model(scope)
     train.init_from_checkpoint(prefix, assignment_map(model))
     _assert_loaded(session, model, values, loaded)
+    with v1.variable_scope(scope, reuse=True):
+        assert sok.get_embedding_variable("item", embedding_dim=2) is model.item
+
+
+def test_a_table_that_is_in_another_collection(session, saved):
+    prefix, values = saved["full"]
+    with v1.variable_scope("old"):
+        item = sok.get_embedding_variable("item", embedding_dim=2, collections=["mine"])
+    assert not v1.global_variables()
+    train.init_from_checkpoint(prefix, {"/": "/"})
+    rows = tf.nn.embedding_lookup(item, KEYS)
+    session.run(item.initializer)
+    np.testing.assert_array_equal(session.run(rows), values["item"])
 
 
 # By name: what to warm-start, and the variables that it loads.

@@ -1,7 +1,6 @@
 """tf.compat.v1.train.Saver: a dictionary names tables, and slots of partitioned variables are slices."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import checkpoint
-from sparse_operation_kit.checkpoint import references
 
 train = tf.compat.v1.train
 
@@ -190,22 +188,6 @@ def all_trained(session, models):
     return [session.run(model.rows) for model in models]
 
 
-def _with_old_entries(path):
-    """Gives the tables' entries in a checkpoint the names that they had in earlier versions."""
-    reader = tf.train.load_checkpoint(path)
-    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    found = references.read_references(pathlib.Path(path))
-    old = {f"{reference.name}/checkpoint": values.pop(reference.key) for reference in found}
-    values.update(old)
-    names = sorted(values)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tensors = [tf.constant(values[name]) for name in names]
-        nothing = [""] * len(names)
-        session.run(
-            tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=nothing, tensors=tensors)
-        )
-
-
 def test_tensorflows_readers_find_a_table_under_its_variables_name(tmp_path):
     """As programs do that restore what a checkpoint has."""
     with harness.graph_and_session() as session:
@@ -236,7 +218,7 @@ def test_entries_of_earlier_versions_are_restored(tmp_path, sharded):
         saver = train.Saver(sharded=sharded)
         want = all_trained(session, [first, second])
         path = saver.save(session, str(tmp_path / "model"))
-        _with_old_entries(path)
+        saved_files.with_old_entries(path)
         assert [name for name, _ in tf.train.list_variables(path)] == [
             "a/checkpoint",
             "b/checkpoint",
@@ -267,7 +249,7 @@ def test_names_that_look_like_an_entry_of_earlier_versions(tmp_path, old):
         want = all_trained(session, tables)
         path = saver.save(session, str(tmp_path / "model"))
         if old:
-            _with_old_entries(path)
+            saved_files.with_old_entries(path)
         assert [entry.name for entry in checkpoint.open_checkpoint(path).tables] == ["t", "t/checkpoint"]
         session.run([model.step for model in tables] + [word.assign("") for word in words])
         saver.restore(session, path)
