@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 v1 = tf.compat.v1
 IDS = np.arange(-3, 12)
@@ -149,14 +150,33 @@ def test_variables_of_deeprec_come_back():
     with tf.Graph().as_default():
         sok.get_embedding_variable("parts", embedding_dim=2, partitioner=v1.fixed_size_partitioner(3))
         sok.EmbeddingVariable("drawn", dim=2, deeprec_arithmetic=True)
+        # Its rows of zeros are not known from those of keys that the filter holds back.
+        sok.EmbeddingVariable("filtered", dim=2, initializer=0.0, admission=sok.CounterFilter(2))
         meta = v1.train.export_meta_graph()
     with tf.Graph().as_default():
         v1.train.import_meta_graph(meta)
-        parts, drawn = v1.trainable_variables()
-        assert [one.name for one in (parts, drawn)] == ["parts:0", "drawn:0"]
+        parts, drawn, filtered = v1.trainable_variables()
+        assert [one.name for one in (parts, drawn, filtered)] == ["parts:0", "drawn:0", "filtered:0"]
+        assert filtered.constant_initial_value is None
         assert list(parts) == [parts] and len(parts) == 1 and parts.capacity is None
         assert drawn.deeprec_arithmetic and not parts.deeprec_arithmetic
         assert v1.get_collection("embedding_variables") == [parts]
+
+
+def test_an_imported_table_starts_from_a_checkpoint(tmp_path):
+    """Its new initializer needs no Init of the program."""
+    prefix, _ = exported(tmp_path)
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.train.import_meta_graph(f"{prefix}.meta")
+        model = Imported(session)
+        v1.train.init_from_checkpoint(prefix, {"scope/table": model.table()})
+        rows = tf.nn.embedding_lookup(model.table(), IDS)
+        session.run(model.table().initializer)
+        saved = harness.saved_tables(prefix)["scope/table"]
+        found = dict(zip_equal(IDS.tolist(), session.run(rows).tolist()))
+        assert {key: found[key] for key in saved["keys"].tolist()} == dict(
+            zip_equal(saved["keys"].tolist(), saved["values"].tolist())
+        )
 
 
 def test_two_imports_under_scopes_do_not_share_rows(tmp_path):
