@@ -193,16 +193,60 @@ def test_two_imports_under_scopes_do_not_share_rows(tmp_path):
         np.testing.assert_array_equal(second.rows(), want)
 
 
-def test_a_scope_is_exported_alone():
-    with tf.Graph().as_default() as graph:
+@pytest.mark.parametrize("with_graph_def", [False, True])
+@pytest.mark.parametrize("with_init", [False, True])
+def test_a_scope_is_exported_alone(with_init, with_graph_def):
+    """Without the Init outside it. Each import has rows of its own, in the same graph too."""
+    with harness.graph_and_session() as session:
+        if with_init:
+            _init()
         for scope in ("one", "two"):
             with v1.variable_scope(scope):
-                sok.EmbeddingVariable("table", dim=3)
-        meta = v1.train.export_meta_graph(graph=graph, export_scope="two", clear_extraneous_savers=True)
-    with tf.Graph().as_default():
+                table = sok.EmbeddingVariable("table", dim=3, initializer=0.5)
+                tf.identity(tf.nn.embedding_lookup(table, tf.constant([7], tf.int64)), name="rows")
+        graph_def = session.graph.as_graph_def() if with_graph_def else None
+        meta = v1.train.export_meta_graph(
+            graph_def=graph_def, export_scope="two", clear_extraneous_savers=not with_graph_def
+        )
         v1.train.import_meta_graph(meta, import_scope="three")
-        tables = [one for one in v1.global_variables() if isinstance(one, sok.EmbeddingVariable)]
-        assert [one.name for one in tables] == ["three/table:0"]
+        harness.initialize(session)
+        session.run(table.assign_rows([7], [[1.0, 2.0, 3.0]]))
+        np.testing.assert_array_equal(session.run("two/rows:0"), [[1, 2, 3]])
+        np.testing.assert_array_equal(session.run("three/rows:0"), [[0.5] * 3])
+    for is_before in (True, False):
+        with tf.Graph().as_default() as graph, v1.Session() as session:
+            if is_before:
+                _init()
+            v1.train.import_meta_graph(meta, import_scope="three")
+            if not is_before:
+                _init()
+            tables = [one for one in v1.global_variables() if isinstance(one, sok.EmbeddingVariable)]
+            assert [one.name for one in tables] == ["three/table:0"]
+            assert len([op for op in graph.get_operations() if op.type == "SokInitHasRun"]) == 1
+            session.run(v1.global_variables_initializer())
+            np.testing.assert_array_equal(session.run("three/rows:0"), [[0.5] * 3])
+
+
+@pytest.mark.parametrize("scope", [None, "scope"])
+def test_a_collection_list_has_tables_as_other_variables(tmp_path, scope):
+    with harness.graph_and_session() as session:
+        build()
+        harness.initialize(session)
+        saver = v1.train.Saver()
+        saver.export_meta_graph(str(tmp_path / "meta"), [v1.GraphKeys.GLOBAL_VARIABLES], clear_devices=True)
+        trainable = v1.train.export_meta_graph(collection_list=[v1.GraphKeys.TRAINABLE_VARIABLES, "other"])
+        neither = v1.train.export_meta_graph(collection_list=("other",))
+    prefix = f"{scope}/" if scope else ""
+    names = [f"{prefix}{name}" for name in ("kernel:0", "scope/table:0")]
+    for meta, everything, trained in (
+        (str(tmp_path / "meta"), names, []),
+        (trainable, [], names),
+        (neither, [], []),
+    ):
+        with tf.Graph().as_default():
+            v1.train.import_meta_graph(meta, import_scope=scope)
+            assert {*names} & {one.name for one in v1.global_variables()} == {*everything}
+            assert [one.name for one in v1.trainable_variables()] == trained
 
 
 def _init():

@@ -170,11 +170,19 @@ def adopt(maker: tf.Operation) -> None:
     """Records an op of an imported MetaGraph that creates a table, and the Init that it waits for.
 
     A session has one Init, so the imported one gets the arguments of the graph's own, or those of the next
-    call of `Init`. Without either it keeps those that it was exported with.
+    call of `Init`. Without either it keeps those that it was exported with. A MetaGraph of a scope may have
+    no Init: then the op waits for the graph's, or for one with default arguments until `Init` is called.
     """
     state = _state_of(maker.graph)
+    found = [*filter(None, map(graph_ops.init_of, maker.control_inputs))]
+    if not found:
+        is_new = state.status is None
+        status = graph_init()
+        maker._add_control_input(status.op)
+        if is_new:
+            _, state.imported = graph_ops.init_of(status.op) or (None, None)
     state.makers.append(maker)
-    for status, words in filter(None, map(graph_ops.init_of, maker.control_inputs)):
+    for status, words in found:
         if status is state.status:
             continue
         if state.status is None:

@@ -8,8 +8,11 @@ was in, and its place there.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import logging
+import re
+from collections.abc import Callable, Collection
 from typing import Any
 
 import tensorflow as tf
@@ -17,17 +20,21 @@ from google.protobuf import wrappers_pb2
 
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import op_definition, ops, set_handle_data
-from sparse_operation_kit.core import graph_keys, initialize, row_policies
+from sparse_operation_kit.core import graph_keys, initialize, replacements, row_policies
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.get_embedding_variable import InParts
 from sparse_operation_kit.core.graph_ops import inputs_of, outputs_of
 from sparse_operation_kit.core.table_device import place_table
 
+_META_GRAPH = "tensorflow.python.framework.meta_graph"
+
 _log = logging.getLogger(__name__)
 
 # Attributes of the op that makes a table: an input has the first, and a call the second.
 _NOT_COPIED = ("num_initial_rows", "keep_existing")
+# The control input of an op that runs `sok.Init`.
+_INIT = re.compile(r"\^(.*/)?SokInit(_\d+)?")
 # The classes whose objects an import can make, by name.
 _KINDS = {kind.__name__: kind for kind in (EmbeddingVariable, InParts)}
 
@@ -178,11 +185,70 @@ def _own_table(handle: tf.Operation, name: str) -> None:
     """Gives a table that is imported under a scope rows of its own, as ordinary variables have.
 
     Otherwise it would share them with the table of that name in the session. A table whose name differs from
-    its op's because it was exported so (`_own_their_tables`) keeps it.
+    its op's because it was exported so (`saved_model_sok.py`) keeps it.
     """
     place_table(handle, name)
     if name.endswith(f"/{handle.get_attr('shared_name').decode()}"):
         handle._set_attr("shared_name", tf.compat.v1.AttrValue(s=name.encode()))
+
+
+@replacements.implements(f"{_META_GRAPH}.create_meta_graph_def")
+def _with_tables_of_collections(original: Callable) -> Callable:
+    """Wraps what makes a MetaGraph: a table is in those collections of a `collection_list` that it was in."""
+
+    @functools.wraps(original)
+    def create(*args: Any, **kwargs: Any) -> Any:
+        arguments = inspect.signature(original).bind(*args, **kwargs).arguments
+        wanted = arguments.get("collection_list")
+        graph = arguments.get("graph") or tf.compat.v1.get_default_graph()
+        if wanted is None or graph_keys.TABLES in wanted or not graph.get_collection(graph_keys.TABLES):
+            return original(*args, **kwargs)
+        wanted = list(wanted)
+        meta_graph = original(**{**arguments, "collection_list": [*wanted, graph_keys.TABLES]})
+        _keep_collections(meta_graph.collection_def, wanted)
+        return meta_graph
+
+    return create
+
+
+def _keep_collections(definitions: Any, wanted: Collection[str]) -> None:
+    """Changes a MetaGraph's collections so that an import adds tables to the `wanted` ones only."""
+    if graph_keys.TABLES not in definitions:
+        return
+    members = definitions[graph_keys.TABLES].bytes_list.value
+    kept = []
+    for member in members:
+        proto = wrappers_pb2.StringValue.FromString(member)
+        description = json.loads(proto.value)
+        places = {key: place for key, place in description["collections"].items() if key in wanted}
+        if places:
+            proto.value = json.dumps({**description, "collections": places}, sort_keys=True)
+            kept.append(proto.SerializeToString())
+    if kept:
+        members[:] = kept
+    else:
+        del definitions[graph_keys.TABLES]
+
+
+@replacements.implements(f"{_META_GRAPH}._node_def")
+def _of_scope(original: Callable) -> Callable:
+    """Wraps what exports a node of a scope: a table leaves an Init outside and the scope's name behind."""
+
+    @functools.wraps(original)
+    def node_def(from_node_def: Any, export_scope: str | None, *args: Any, **kwargs: Any) -> Any:
+        if export_scope and from_node_def.op in ("SokTable", "SokInitializeTable"):
+            given, from_node_def = from_node_def, type(from_node_def)()
+            from_node_def.CopyFrom(given)
+            inside = [
+                one for one in given.input if not _INIT.fullmatch(one) or one[1:].startswith(export_scope)
+            ]
+            from_node_def.input[:] = inside
+            if "shared_name" in given.attr:
+                name = ops.strip_name_scope(given.attr["shared_name"].s.decode(), export_scope)
+                from_node_def.attr["shared_name"].s = name.encode()
+        return original(from_node_def, export_scope, *args, **kwargs)
+
+    return node_def
 
 
 ops.register_proto_function(graph_keys.TABLES, wrappers_pb2.StringValue, to_proto, from_proto)

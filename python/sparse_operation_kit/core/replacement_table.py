@@ -145,6 +145,7 @@ _V1_OPTIMIZER = "tf.compat.v1.train.Optimizer"
 _LEGACY_OPTIMIZER = "tf.keras.optimizers.legacy.Optimizer"
 _SAVER = "tensorflow.python.training.saver.Saver"
 _SAVER_BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
+_META_GRAPH = "tensorflow.python.framework.meta_graph"
 _SAVER_HOOK = "tensorflow.python.training.basic_session_run_hooks.CheckpointSaverHook"
 _CHECKPOINTS = "tensorflow.python.training.checkpoint_utils"
 _WARM_START = "tensorflow.python.training.warm_starting_util"
@@ -339,6 +340,16 @@ TABLE: tuple[Replacement, ...] = (
         f"{_SAVER}._MaybeDeleteOldCheckpoints",
         Part.SAVERS,
         "`max_to_keep` must keep what another process saved under the same prefix.",
+    ),
+    Replacement(
+        f"{_META_GRAPH}.create_meta_graph_def",
+        Part.SAVERS,
+        "A MetaGraph with a `collection_list` has tables in those collections, as other variables.",
+    ),
+    Replacement(
+        f"{_META_GRAPH}._node_def",
+        Part.SAVERS,
+        "A table whose scope is exported leaves `sok.Init` and the scope's name behind.",
     ),
     Replacement(
         f"{_SAVER_HOOK}.begin",
