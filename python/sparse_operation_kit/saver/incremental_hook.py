@@ -27,14 +27,14 @@ def tables_of_graph() -> list[EmbeddingVariable]:
     ]
 
 
-class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
+class IncrementalCheckpointHook(tf.compat.v1.train.SessionRunHook):
     """Saves the rows of tables that have changed since the last checkpoint, and everything else in full.
 
     Use it in addition to the `CheckpointSaverHook` that saves everything at longer intervals; a
-    `MonitoredTrainingSession` adds that one by itself. Incremental checkpoints are ordinary checkpoints:
-    `tf.train.latest_checkpoint` finds them, and any Saver restores them together with the checkpoints that
-    they build on. Those are kept as long as they are needed. The first checkpoint of a session is a full one.
-    Every rank needs the hook.
+    `MonitoredTrainingSession` and an Estimator add that one by themselves. Incremental checkpoints are
+    ordinary checkpoints: `tf.train.latest_checkpoint` finds them, and any Saver restores them together with
+    the checkpoints that they build on. Those are kept as long as they are needed. The first checkpoint of a
+    session is a full one. Every rank needs the hook.
     """
 
     def __init__(
@@ -57,30 +57,55 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
           max_to_keep: How many checkpoints of this hook to keep, those that it left in earlier sessions
             included. None or 0 keeps all.
         """
-        super().__init__(
+        # It is not a CheckpointSaverHook itself: an Estimator that finds one does not add its own.
+        self._saves = _Saves(
             checkpoint_dir,
             save_secs=save_secs,
             save_steps=save_steps,
             checkpoint_basename=checkpoint_basename,
             **compat.WITHOUT_GRAPH_DEF,
         )
-        self._max_to_keep = max_to_keep
+        self._saves.max_to_keep = max_to_keep
 
     def begin(self) -> None:
         """Builds the Saver. Raises ValueError if the graph has no embedding variable."""
+        self._saves.begin()
+
+    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+        """Makes the tables record which rows change."""
+        self._saves.after_create_session(session, coord)
+
+    def before_run(self, run_context: Any) -> Any:
+        """Requests the global step."""
+        return self._saves.before_run(run_context)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Saves, if it is time."""
+        self._saves.after_run(run_context, run_values)
+
+    def end(self, session: tf.compat.v1.Session) -> None:
+        """Saves at the end, if the last step is not saved."""
+        self._saves.end(session)
+
+
+class _Saves(tf.compat.v1.train.CheckpointSaverHook):
+    """The hook that an IncrementalCheckpointHook runs."""
+
+    max_to_keep: int | None
+
+    def begin(self) -> None:
         tables = tables_of_graph()
         if not tables:
             raise ValueError("An IncrementalCheckpointHook needs embedding variables, and the graph has none")
         super().begin()
         self._saver = tf.compat.v1.train.Saver(
-            sharded=True, max_to_keep=self._max_to_keep, builder=IncrementalBuilder()
+            sharded=True, max_to_keep=self.max_to_keep, builder=IncrementalBuilder()
         )
         # Checkpoints of earlier sessions in this directory may build on those in the directory of others.
         checkpoint_save.note_use(tf.compat.v1.get_default_graph(), self._save_path)
         self._track_changes = native.ops.sok_track_changes([table.handle for table in tables])
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
-        """Makes the tables record which rows change."""
         del coord
         agreed_timer.use_agreed_timer(self, session.graph)
         session.run(self._track_changes)
