@@ -260,3 +260,84 @@ def test_names_that_look_like_an_entry_of_earlier_versions(tmp_path, old):
         path = train.Saver([tables[1].table]).save(session, str(tmp_path / "second"))
         with pytest.raises(tf.errors.NotFoundError, match="Key t not found"):
             train.Saver([tables[0].table]).restore(session, path)
+
+
+def _same_shapes(path):
+    """The variables that programs choose which compare shapes with those of a checkpoint."""
+    shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    return [
+        one
+        for one in tf.compat.v1.global_variables()
+        if one.op.name in shapes and shapes[one.op.name] == one.shape.as_list()
+    ]
+
+
+def _warnings(caplog):
+    return [one.getMessage() for one in caplog.records if one.name.startswith("sparse_operation_kit")]
+
+
+@pytest.fixture(scope="module")
+def two_tables(tmp_path_factory):
+    """The prefix of a checkpoint of a dense variable and the tables "a" and "b"."""
+    with harness.graph_and_session() as session:
+        models = [Model("a", dense="c"), Model("b", dense="d")]
+        saver = train.Saver()
+        for model in models:
+            trained(session, model)
+        return saver.save(session, str(tmp_path_factory.mktemp("two") / "model"))
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_tables_that_a_restore_leaves_out_are_named_once(two_tables, caplog, sharded):
+    """Also if the program has a Saver of everything, for its own checkpoints."""
+    with harness.graph_and_session() as session:
+        Model("a", dense="c")
+        Model("b", dense="d")
+        Model("own", dense="e")
+        train.Saver()
+        saver = train.Saver(_same_shapes(two_tables), sharded=sharded)
+        harness.initialize(session)
+        saver.restore(session, two_tables)
+        saver.restore(session, two_tables)
+    for name, message in zip_equal("ab", _warnings(caplog)):
+        assert f"{two_tables} has embedding variable '{name}'" in message and "not by shape" in message
+
+
+def test_parts_of_a_checkpoint_are_restored_without_a_warning(two_tables, caplog, tmp_path):
+    def one_savers_tables_first(session, first, second):
+        train.Saver([first.table, second.table]).restore(session, two_tables)
+        train.Saver([first.dense, second.dense]).restore(session, two_tables)
+
+    def dense_variables_first(session, first, second):
+        parts = [[first.dense, second.dense], {"a": first.table}, [second.table]]
+        for saver in [train.Saver(part) for part in parts]:
+            saver.restore(session, two_tables)
+
+    def everything(session, first, second):
+        train.Saver().restore(session, two_tables)
+        train.Saver([first.dense]).restore(session, two_tables)
+
+    def warm_start(session, first, second):
+        sok.init_from_checkpoint(two_tables, {"/": "/"})
+        harness.initialize(session)
+        train.Saver(_same_shapes(two_tables)).restore(session, two_tables)
+
+    def rows_from_elsewhere(session, first, second):
+        restored = sok.Saver().restore_from_file(first.table, str(tmp_path))
+        assigned = second.table.assign_rows([1], np.ones([1, 3], np.float32))
+        train.Saver(_same_shapes(two_tables)).restore(session, two_tables)
+        session.run(assigned)
+        assert restored.shape == []
+
+    for case in (
+        one_savers_tables_first,
+        dense_variables_first,
+        everything,
+        warm_start,
+        rows_from_elsewhere,
+    ):
+        with harness.graph_and_session() as session:
+            models = Model("a", dense="c"), Model("b", dense="d")
+            harness.initialize(session)
+            case(session, *models)
+        assert _warnings(caplog) == [], case

@@ -188,6 +188,12 @@ def has_tables(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> bool:
     return _ending_of(saver, graph) is not None
 
 
+def handles_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph) -> set[str]:
+    """Returns the names of the handles of the tables that a Saver saves."""
+    ending = _ending_of(saver, graph)
+    return set() if ending is None else {one.name for one in ending.end.inputs if one.dtype == tf.resource}
+
+
 def last_saved(graph: tf.Graph) -> str | None:
     """Returns, on every rank, the prefix of the last checkpoint with tables that the graph's Savers saved."""
     return _last_saved.get(graph)

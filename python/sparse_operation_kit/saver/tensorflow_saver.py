@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.core import replacements
-from sparse_operation_kit.saver import checkpoint_restore, checkpoint_save, old_checkpoints
+from sparse_operation_kit.saver import checkpoint_restore, checkpoint_save, left_out_tables, old_checkpoints
 from sparse_operation_kit.saver.agreement import list_of
 from sparse_operation_kit.saver.table_saveables import name_of, tables_of, with_given_names
 
@@ -123,6 +123,7 @@ def _add_restore_ops(original: Callable) -> Callable:
         name="restore_all",
     ):
         arguments = (filename_tensor, saveables, restore_sequentially, reshape, preferred_shard, name)
+        left_out_tables.note_saver(filename_tensor, saveables)
         if not tables_of(saveables):
             return original(self, *arguments)
         return checkpoint_restore.add_ops(self, original, *arguments)
@@ -166,9 +167,11 @@ def _restore(original: Callable) -> Callable:
     @functools.wraps(original)
     def restore(self, sess, save_path):
         if not checkpoint_save.has_tables(self, getattr(sess, "graph", None)):
-            return original(self, sess, save_path)
-        checkpoint_restore.restore(original, self, sess, save_path)
-        checkpoint_save.note_use(sess.graph, os.fsdecode(save_path))
-        return None
+            result = original(self, sess, save_path)
+        else:
+            result = checkpoint_restore.restore(original, self, sess, save_path)
+            checkpoint_save.note_use(sess.graph, os.fsdecode(save_path))
+        left_out_tables.warn(self, sess, save_path)
+        return result
 
     return restore

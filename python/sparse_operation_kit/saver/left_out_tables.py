@@ -1,0 +1,86 @@
+"""Warns of tables that a checkpoint has, and that a program does not restore from it.
+
+A program that restores what a checkpoint has, and compares shapes as well as names, leaves every table out:
+the entry of a table is a string, whose shape cannot be that of a variable with any number of rows.
+
+A Saver for a part of the variables on purpose looks the same. So there is no warning of a table that was
+restored in the session before, that another Saver is for, or that gets its rows in another way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.references import read_references
+from sparse_operation_kit.core import graph_keys
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.saver import checkpoint_save
+from sparse_operation_kit.saver.table_saveables import is_table, variable_of
+
+_log = logging.getLogger(__name__)
+
+# Ops that give a table rows from elsewhere.
+_FILLS = ("SokTableAssign", "SokRestoreStage")
+
+# What each Saver restores, by its tensor for file names, by graph: names of tables, and of other saveables.
+_restored: weakref.WeakKeyDictionary[tf.Graph, dict[str, set[str]]] = weakref.WeakKeyDictionary()
+# The handles of the tables that were restored, or of which there was a warning, by session.
+_settled: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+def note_saver(filename: tf.Tensor, saveables: Sequence[Any]) -> None:
+    """Records what a Saver restores, when it is built. A Saver with shards is noted once for each device."""
+    names = {variable_of(one).m_var_name if is_table(one) else one.name for one in saveables}
+    _restored.setdefault(filename.graph, {}).setdefault(filename.name, set()).update(names)
+
+
+def warn(saver: tf.compat.v1.train.Saver, session: Any, save_path: Any) -> None:
+    """After a restore: logs a warning of each table that the checkpoint has and the Saver has left out."""
+    graph = getattr(session, "graph", None)
+    tables = graph.get_collection(graph_keys.TABLES) if graph is not None else []
+    if not tables or communicator().rank != 0:
+        return
+    settled = _settled.setdefault(session, set())
+    settled |= checkpoint_save.handles_of(saver, graph)
+    left = {one.m_var_name: one for one in tables if one.handle.name not in settled}
+    elsewhere = _of_other_savers(saver, graph)
+    left = {name: one for name, one in left.items() if name not in elsewhere and not _is_filled(one)}
+    if not left:
+        return
+    prefix = os.fsdecode(save_path)
+    try:
+        found = left.keys() & {reference.name for reference in read_references(Path(prefix))}
+    except CheckpointError:
+        return
+    settled |= {left[name].handle.name for name in found}
+    for name in sorted(found):
+        message = (
+            f"{prefix} has embedding variable '{name}', and the Saver that restored it leaves the variable "
+            "out: the table keeps the rows that it had. Unless this is intended, choose a Saver's variables "
+            "by name and not by shape: in a checkpoint, a table is a string of shape []"
+        )
+        _log.warning("%s", printable(message))
+
+
+def _of_other_savers(saver: tf.compat.v1.train.Saver, graph: tf.Graph) -> set[str]:
+    """The names of what is restored by Savers that have nothing in common with this one."""
+    by_saver = dict(_restored.get(graph, {}))
+    own = by_saver.pop(saver.saver_def.filename_tensor_name, set())
+    return set().union(*(names for names in by_saver.values() if not names & own))
+
+
+def _is_filled(table: EmbeddingVariable) -> bool:
+    """Whether the program has ops that give the table rows of another source."""
+    return table.initializer.type != "SokInitializeTable" or any(
+        op.type in _FILLS for op in table.handle.consumers()
+    )
