@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -61,8 +62,41 @@ class Model:
         return session.run(self.rows, {self.keys: KEYS})
 
 
-def _save_all(folder: str) -> dict[str, np.ndarray]:
-    """Saves a checkpoint for each optimizer; returns the rows of KEYS after one more step, by optimizer."""
+def _go_on(folder: str) -> None:
+    """A session of a job with checkpoints of both kinds; on three ranks it ends by an error.
+
+    Each step adds 1 to the row of its number.
+    """
+    with tf.Graph().as_default(), contextlib.suppress(InterruptedError):
+        sok.Init(global_batch_size=communicator().size, seed=harness.SEED)
+        step = train.get_or_create_global_step()
+        table = sok.EmbeddingVariable("table", dim=1, initializer=0.0)
+        rows = tf.nn.embedding_lookup(table, tf.range(100, dtype=tf.int64))[:, 0]
+        loss = -tf.reduce_sum(tf.nn.embedding_lookup(table, tf.expand_dims(step, 0)))
+        op = train.GradientDescentOptimizer(1.0).minimize(loss / communicator().size, step)
+        with train.MonitoredTrainingSession(
+            checkpoint_dir=folder,
+            save_checkpoint_steps=6,
+            hooks=[sok.IncrementalCheckpointHook(folder, save_steps=2, max_to_keep=2)],
+            scaffold=train.Scaffold(saver=train.Saver(max_to_keep=2)),
+            save_summaries_steps=None,
+            save_summaries_secs=None,
+            log_step_count_steps=None,
+        ) as session:
+            at, found = session.run([step, rows])
+            np.testing.assert_array_equal(found, np.arange(100) < at)
+            for _ in range(11):
+                session.run(op)
+            if communicator().size == 3:
+                raise InterruptedError
+
+
+def _save_all(folder: str, job: str) -> dict[str, np.ndarray]:
+    """Saves a checkpoint for each optimizer; returns the rows of KEYS after one more step, by optimizer.
+
+    Before that, goes on with the job in the folder `job`.
+    """
+    _go_on(job)
     results = {}
     for name in SAVED[communicator().size]:
         with harness.graph_and_session() as session:
@@ -90,13 +124,30 @@ def _restore_all(folder: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
+def job(tmp_path_factory):
+    """The folder of the job that `saved` runs on fewer and fewer ranks."""
+    return tmp_path_factory.mktemp("job")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, job):
     """By the number of ranks: (folder, result of _save_all on rank 0)."""
     results = {}
-    for size in SAVED:
+    for size in sorted(SAVED, reverse=True):
         folder = str(tmp_path_factory.mktemp(f"of_{size}_ranks"))
-        results[size] = folder, ranks.run(_save_all, folder, ranks=size)[0]
+        results[size] = folder, ranks.run(_save_all, folder, str(job), ranks=size)[0]
     return results
+
+
+def test_restarts_on_other_numbers_of_ranks_keep_as_many_checkpoints(saved, job):
+    found = {
+        kind: sorted(path.name[: -len(f".sok-{kind}")] for path in job.glob(f"*.sok-{kind}"))
+        for kind in ("full", "incremental")
+    }
+    assert train.latest_checkpoint(str(job)) == str(job / found["full"][-1])
+    assert [len(names) for names in found.values()] == [2, 2]
+    assert sorted(sum(found.values(), [])) == sorted(path.stem for path in job.glob("*.index"))
+    assert len(saved_files.bases(job)) <= 6
 
 
 @pytest.mark.parametrize(("before", "after"), sized([(2, 2), (2, 3), (3, 1), (1, 2)], [(2, 3), (3, 1)]))
@@ -221,9 +272,52 @@ def _under_another_name(folder: str) -> None:
         np.testing.assert_array_equal(model.contents(session), want)
 
 
-def test_a_table_is_saved_and_restored_under_another_name(tmp_path):
-    ranks.run(_under_another_name, str(tmp_path), ranks=2)
+def _imported(folder: str) -> str:
+    """A rank goes on with its own MetaGraph, and adds ops to it. Returns the error for that of rank 0."""
+    rank, ranks_ = communicator().rank, communicator().size
+    with harness.graph_and_session() as session:
+        keys = tf.compat.v1.placeholder(tf.int64, [None], name="keys")
+        table = sok.EmbeddingVariable("table", DIM, initializer=0.0)
+        rows = tf.identity(tf.nn.embedding_lookup(table, keys), name="rows")
+        train.GradientDescentOptimizer(1.0).minimize(-tf.reduce_sum(rows) / ranks_, name="step")
+        saver = train.Saver()
+        harness.initialize(session)
+        session.run("step", {"keys:0": [1, 2]})
+        path = saver.save(session, f"{folder}/exported")
+        saver.export_meta_graph(f"{folder}/rank_{rank}.meta")
+    with harness.graph_and_session() as session:
+        scopes = ("", "one/", "two/")
+        for scope in scopes:
+            saver = train.import_meta_graph(f"{folder}/rank_{rank}.meta", import_scope=scope[:-1])
+            saver.restore(session, path)
+        fed = {f"{scope}keys:0": [2, 3] for scope in scopes}
+        tables = [one for one in tf.compat.v1.global_variables() if isinstance(one, sok.EmbeddingVariable)]
+        new = [tf.nn.embedding_lookup(table, [1, 2, 3])[:, 0] for table in tables]
+        loss = -tf.reduce_sum(new) / ranks_
+        step = train.GradientDescentOptimizer(1.0).minimize(loss, var_list=tables)
+        # All run at the same time, and each exchanges with those of its name on other ranks.
+        for found in session.run([*new, *(f"{scope}rows:0" for scope in scopes)], fed)[: len(scopes)]:
+            np.testing.assert_array_equal(found, [1, 1, 0])
+        session.run([step, *(f"{scope}step" for scope in scopes)], fed)
+        np.testing.assert_array_equal(session.run(new), [[2, 3, 2]] * len(scopes))
+        again = train.Saver()
+        path = again.save(session, f"{folder}/again")
+        session.run(step)
+        again.restore(session, path)
+        np.testing.assert_array_equal(session.run(new), [[2, 3, 2]] * len(scopes))
+    with tf.Graph().as_default():
+        return _message(lambda: train.import_meta_graph(f"{folder}/exported.meta"))
+
+
+def _other_names_and_imports(folder: str) -> str:
+    _under_another_name(folder)
+    return _imported(folder)
+
+
+def test_tables_under_other_names_and_from_meta_graphs(tmp_path):
+    errors = ranks.run(_other_names_and_imports, str(tmp_path), ranks=2)
     assert harness.saved_tables(str(tmp_path / "model")).keys() == {"given"}
+    assert errors[0] == "no error" and "'table' cannot be imported: rank 0 of 2 exported" in errors[1]
 
 
 def test_old_checkpoints_go(tmp_path):

@@ -16,6 +16,10 @@ _LONGEST_NAME = 120
 
 # How often each name was used, by graph.
 _names: weakref.WeakKeyDictionary[tf.Graph, collections.Counter] = weakref.WeakKeyDictionary()
+# How many ops of each graph `adopt` has seen.
+_adopted: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
+# Types of ops with the attribute `exchange_name`.
+_WITH_NAMES = ("SokExchange", "SokGroupCombine")
 
 
 def list_of(table_names: Sequence[str]) -> str:
@@ -46,3 +50,27 @@ def unique_name(name: str) -> str:
     counter = _names.setdefault(graph, collections.Counter())
     counter[name] += 1
     return name if counter[name] == 1 else f"{name} #{counter[name]}"
+
+
+def adopt(graph: tf.Graph, scope: str | None) -> None:
+    """Makes the names of exchanges that came with a MetaGraph unique in the graph.
+
+    Without a scope, they keep their names, and `unique_name` returns none of them any more. Under a scope,
+    which is different for each import, the scope is added to each name.
+    """
+    everything = graph.get_operations()
+    counter = _names.setdefault(graph, collections.Counter())
+    for op in everything[_adopted.get(graph, 0) :]:
+        if op.type not in _WITH_NAMES:
+            continue
+        name = op.get_attr("exchange_name").decode()
+        if scope and op.name.startswith(f"{scope}/"):
+            name = f"{name} in {scope}"
+            op._set_attr("exchange_name", tf.compat.v1.AttrValue(s=name.encode()))
+        # An exchange may have a part of its own after the name.
+        for used in {name, name.rpartition(": ")[0]} - {""}:
+            base, _, number = used.rpartition(" #")
+            if not base or not number.isdigit():
+                base, number = used, "1"
+            counter[base] = max(counter[base], int(number))
+    _adopted[graph] = len(everything)

@@ -20,7 +20,7 @@ from google.protobuf import wrappers_pb2
 
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import op_definition, ops, set_handle_data
-from sparse_operation_kit.core import graph_keys, initialize, replacements, row_policies
+from sparse_operation_kit.core import exchange_names, graph_keys, initialize, replacements, row_policies
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.get_embedding_variable import InParts
@@ -89,6 +89,7 @@ def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None)
     for known in graph.get_collection(graph_keys.TABLES):
         if known.handle is handle:
             return known  # The MetaGraph was imported into the graph that it was exported from.
+    exchange_names.adopt(graph, import_scope)
     variable = _variable(name, handle, initializer_op, is_initialized, description)
     for key, place in description["collections"].items():
         graph.get_collection_ref(key).insert(place, variable)
@@ -201,11 +202,19 @@ def _with_tables_of_collections(original: Callable) -> Callable:
         arguments = inspect.signature(original).bind(*args, **kwargs).arguments
         wanted = arguments.get("collection_list")
         graph = arguments.get("graph") or tf.compat.v1.get_default_graph()
-        if wanted is None or graph_keys.TABLES in wanted or not graph.get_collection(graph_keys.TABLES):
+        if not graph.get_collection(graph_keys.TABLES):
             return original(*args, **kwargs)
-        wanted = list(wanted)
-        meta_graph = original(**{**arguments, "collection_list": [*wanted, graph_keys.TABLES]})
-        _keep_collections(meta_graph.collection_def, wanted)
+        is_part = wanted is not None and graph_keys.TABLES not in wanted
+        if is_part:
+            wanted = list(wanted)
+            arguments["collection_list"] = [*wanted, graph_keys.TABLES]
+        meta_graph = original(**arguments)
+        definitions = meta_graph.collection_def
+        if is_part:
+            _keep_collections(definitions, wanted)
+        # Collections of tables alone: TensorFlow would report an error when it imports nothing.
+        for key in [key for key, one in definitions.items() if one.WhichOneof("kind") is None]:
+            del definitions[key]
         return meta_graph
 
     return create
@@ -213,8 +222,6 @@ def _with_tables_of_collections(original: Callable) -> Callable:
 
 def _keep_collections(definitions: Any, wanted: Collection[str]) -> None:
     """Changes a MetaGraph's collections so that an import adds tables to the `wanted` ones only."""
-    if graph_keys.TABLES not in definitions:
-        return
     members = definitions[graph_keys.TABLES].bytes_list.value
     kept = []
     for member in members:
