@@ -11,6 +11,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
+from sparse_operation_kit.saver.incremental_saver import IncrementalSaver
 
 v1 = tf.compat.v1
 IDS = np.arange(-3, 12)
@@ -89,6 +90,28 @@ def test_training_goes_on(tmp_path, options, request):
         again.restore(session, path)
         model.train(4)
         np.testing.assert_allclose(model.rows(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_savers_that_are_built_after_an_import_are_of_their_own_kind(tmp_path):
+    prefix, _ = exported(tmp_path)
+    with harness.graph_and_session() as session:
+        saver = v1.train.import_meta_graph(f"{prefix}.meta")
+        incremental = IncrementalSaver(max_to_keep=2, sharded=True)
+        saver.restore(session, prefix)
+        for number in range(4):
+            Imported(session).train(number)
+            if number < 3:
+                incremental.incremental_save(session, str(tmp_path / "job"), number)
+        want = Imported(session).rows()
+        saver.save(session, str(tmp_path / "job"), 3)
+        Imported(session).train(4)
+        path = incremental.incremental_save(session, str(tmp_path / "job"), 4)
+        Imported(session).train(5)
+        saver.restore(session, str(tmp_path / "job-3"))
+        np.testing.assert_allclose(Imported(session).rows(), want, rtol=1e-5, atol=1e-6)
+        saver.restore(session, path)
+    marks = sorted(path.name for path in tmp_path.glob("job-*.sok-*l"))
+    assert marks == ["job-2.sok-incremental", "job-3.sok-full", "job-4.sok-incremental"]
 
 
 def test_the_variable_is_as_it_was(tmp_path):

@@ -20,6 +20,7 @@ from sparse_operation_kit.checkpoint.references import read_references
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.table_device import check_same_device
+from sparse_operation_kit.saver import checkpoint_save
 from sparse_operation_kit.saver.agreement import Stages, list_of
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
 
@@ -156,8 +157,8 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
 
 def _old_entries(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str) -> dict[tf.Tensor, list[str]]:
     """Returns what to feed for a checkpoint of an earlier version, in which entries have other names."""
-    scope = saver.saver_def.filename_tensor_name.rpartition("/")[0]
-    entries = graph.get_tensor_by_name(f"{scope}/{_ENTRIES}:0")
+    before, after = checkpoint_save.names_of_ops(saver, graph) or ("", "")
+    entries = graph.get_tensor_by_name(f"{before}{_ENTRIES}{after}:0")
     names = [name.decode() for name in tf.get_static_value(graph_ops.inputs_of(entries.op)["input"])]
     try:
         keys = {} if path_problem(prefix) else {one.name: one.key for one in read_references(Path(prefix))}

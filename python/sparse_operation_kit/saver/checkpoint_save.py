@@ -204,25 +204,42 @@ def note_use(graph: tf.Graph, prefix: str) -> None:
     _used.setdefault(graph, {})[os.path.dirname(prefix)] = prefix
 
 
-def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Ending | None:
+def names_of_ops(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> tuple[str, str] | None:
+    """Returns what stands before and after the names of the ops that a Saver of tables has in its scope.
+
+    A Saver that is built after an import may be in the scope of an imported one: its names have a number.
+    Returns None for a Saver without tables.
+    """
     if not saver.saver_def or graph is None:
         return None
-    scope = saver.saver_def.filename_tensor_name.rpartition("/")[0]
-
-    def tensor(name: str) -> tf.Tensor:
-        return graph.get_tensor_by_name(f"{scope}/{name}:0")
-
+    filename = saver.saver_def.filename_tensor_name
+    scope = f"{filename.rpartition('/')[0]}/"
     try:
-        begin = graph.get_operation_by_name(f"{scope}/{_BEGIN}")
-        return _Ending(
-            begin.get_attr("incremental"),
-            (tensor(_REFUSAL_CODE), tensor(_REFUSAL_MESSAGE)),
-            tensor(_SUCCEEDED),
-            tensor(_OF_ALL),
-            graph.get_operation_by_name(f"{scope}/{_END}"),
-        )
+        users = graph.get_tensor_by_name(filename).consumers()
     except KeyError:
         return None
+    for op in users:
+        if op.type == "SokCheckpointStage" and op.get_attr("stage") == b"begin":
+            return scope, op.name[len(scope + _BEGIN) :]
+    return None
+
+
+def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Ending | None:
+    found = names_of_ops(saver, graph)
+    if found is None or graph is None:
+        return None
+    before, after = found
+
+    def op(name: str) -> tf.Operation:
+        return graph.get_operation_by_name(f"{before}{name}{after}")
+
+    return _Ending(
+        op(_BEGIN).get_attr("incremental"),
+        (op(_REFUSAL_CODE).outputs[0], op(_REFUSAL_MESSAGE).outputs[0]),
+        op(_SUCCEEDED).outputs[0],
+        op(_OF_ALL).outputs[0],
+        op(_END),
+    )
 
 
 def save(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> str | None:
