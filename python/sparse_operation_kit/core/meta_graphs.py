@@ -204,14 +204,14 @@ def _with_tables_of_collections(original: Callable) -> Callable:
         graph = arguments.get("graph") or tf.compat.v1.get_default_graph()
         if not graph.get_collection(graph_keys.TABLES):
             return original(*args, **kwargs)
-        is_part = wanted is not None and graph_keys.TABLES not in wanted
+        keys = list(wanted or ())
+        is_part = wanted is not None and graph_keys.TABLES not in keys
         if is_part:
-            wanted = list(wanted)
-            arguments["collection_list"] = [*wanted, graph_keys.TABLES]
+            arguments["collection_list"] = [*keys, graph_keys.TABLES]
         meta_graph = original(**arguments)
         definitions = meta_graph.collection_def
         if is_part:
-            _keep_collections(definitions, wanted)
+            _keep_collections(definitions, keys)
         # Collections of tables alone: TensorFlow would report an error when it imports nothing.
         for key in [key for key, one in definitions.items() if one.WhichOneof("kind") is None]:
             del definitions[key]
