@@ -8,6 +8,7 @@ the rows in place. Call `sok.Init` before you create tables. The layers are `Dis
 from sparse_operation_kit import experiment, kit_lib, optimizers, tf
 from sparse_operation_kit._version import __version__
 from sparse_operation_kit.core import meta_graphs as _meta_graphs  # noqa: F401 - registers functions
+from sparse_operation_kit.core import variable_functions as _variable_functions  # noqa: F401 - the same
 from sparse_operation_kit.core.broadcast import (
     BroadcastGlobalVariablesHook,
     broadcast_global_variables,

@@ -441,7 +441,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         if self.use_hashtable:
             return None
         if self._graph_element is None:  # type: ignore[has-type]
-            with tf.control_dependencies(None), tf.name_scope(self.m_var_name + "/"):
+            # It is kept, so it is no lookup of a function that is recomputed.
+            apart = row_lookup.made_by(None)
+            with apart, tf.control_dependencies(None), tf.name_scope(self.m_var_name + "/"):
                 self._graph_element = self._read_variable_op()
         return self._graph_element
 

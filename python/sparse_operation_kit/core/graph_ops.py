@@ -172,6 +172,18 @@ def tables_of(graph: tf.Graph) -> list[tf.Operation]:
     return [op for op in graph.get_operations() if op.type == TABLE]
 
 
+def tables_behind_nodes(graph: tf.compat.v1.GraphDef, names: Sequence[str]) -> list[str]:
+    """Returns the names of the nodes that create table handles and that the nodes `names` depend on."""
+    nodes = {node.name: node for node in graph.node}
+    pending, seen = list(names), set()
+    while pending:
+        name = pending.pop().split(":")[0].lstrip("^")
+        if name in nodes and name not in seen:
+            seen.add(name)
+            pending += nodes[name].input
+    return sorted(name for name in seen if nodes[name].op == TABLE)
+
+
 def table_of(handle: tf.Tensor) -> tf.Operation:
     """Returns the op that created a handle, outside the functions, loops and branches that captured it."""
     while True:
@@ -347,6 +359,22 @@ def names_each_row_once(indices: tf.Tensor) -> bool:
 def comes_from_tables(indices: tf.Tensor) -> bool:
     """Returns whether row numbers depend on those of tables' gradients, directly or through other ops."""
     return any(op.type in _GIVE_GRADIENTS for op in ops_behind(indices))
+
+
+def tables_of_gradient(indices: tf.Tensor) -> list[tf.Operation]:
+    """Returns the ops that create the handles of the tables whose row numbers `indices` depend on."""
+    tensors = [indices]
+    for op in ops_behind(indices):
+        if not _is_ours(op):
+            tensors += op.inputs
+            captured = _captured(op.outputs[0]) if op.type == "Placeholder" else None
+            tensors += [] if captured is None else [captured]
+    tables = {}
+    for tensor in tensors:
+        if tensor.op.type in _GIVE_GRADIENTS and output_name(tensor)[0] == "indices":
+            table = table_of(GroupGradient(tensor.op, 1).handles[output_name(tensor)[1]])
+            tables[table.name] = table
+    return list(tables.values())
 
 
 def is_averaged(values: tf.Tensor) -> bool:

@@ -30,7 +30,8 @@ class Part(enum.Enum):
     SAVERS = "savers"
     FEATURE_COLUMNS = "feature columns"
     COLLECTIVE_TRAINING = "collective training"
-    NORMS = "norms of gradients"
+    NORMS = "norms and dense forms of gradients"
+    VARIABLES = "functions of variables"
     DEEPREC_NAMES = "DeepRec's names"
 
 
@@ -52,10 +53,11 @@ INSTALLED_BY: dict[Part, str] = {
         "every `EmbeddingVariable`, when it is made, and, when they combine gradients of several ranks, by "
         "`DistributedOptimizer` and `DistributedGradientTape` of `dist_model_parallel`"
     ),
+    Part.VARIABLES: "every `EmbeddingVariable`, when it is made",
     Part.DEEPREC_NAMES: "`import sparse_operation_kit.deeprec`, and its `install`",
 }
 # The parts that every embedding variable needs.
-OF_EMBEDDING_VARIABLES = (Part.GRADIENT_TAPES, Part.OPTIMIZERS, Part.NORMS, Part.SAVERS)
+OF_EMBEDDING_VARIABLES = (Part.GRADIENT_TAPES, Part.OPTIMIZERS, Part.NORMS, Part.SAVERS, Part.VARIABLES)
 
 
 class How(enum.Enum):
@@ -63,6 +65,7 @@ class How(enum.Enum):
 
     WRAPPED = "wrapped"  # the function gets a wrapper, which may call it
     DISPATCHED = "dispatched"  # TensorFlow calls our function for some types of arguments
+    CONVERTED = "converted"  # TensorFlow asks our function first for the tensor of an object of the class
     ADDED = "added"  # TensorFlow gets a name that it does not have
     ADDED_MODULE = "added module"  # a module of that name can be imported
     ADDED_FINDERS = "added finders"  # Python asks one for each module, the other for what nothing else finds
@@ -285,6 +288,12 @@ TABLE: tuple[Replacement, ...] = (
         "A Jacobian with respect to a table would be dense; the error says what to do.",
     ),
     Replacement(
+        "tf.recompute_grad",
+        Part.GRADIENT_TAPES,
+        "It reads the variables of the function whole. Lookups of tables are made once, and not recomputed.",
+        find_owners=_with_function("recompute_grad", f"{_VARIABLES}.custom_gradient"),
+    ),
+    Replacement(
         f"{_V1_OPTIMIZER}.apply_gradients",
         Part.OPTIMIZERS,
         _HAS_ITS_OWN_UPDATE,
@@ -434,6 +443,38 @@ TABLE: tuple[Replacement, ...] = (
         Part.NORMS,
         "It clips the sum of each row of a table's gradient.",
         How.DISPATCHED,
+    ),
+    Replacement(
+        "tf.IndexedSlices",
+        Part.NORMS,
+        "A table's gradient becomes a dense tensor if the table has a capacity; else the error names it.",
+        How.CONVERTED,
+    ),
+    Replacement(
+        f"{_EMBEDDING_OPS}._embedding_lookup_and_transform",
+        Part.VARIABLES,
+        "A table is no part of a partitioned variable; the error for a list of tables says what to do.",
+    ),
+    Replacement(
+        "tf.compat.v1.count_up_to",
+        Part.VARIABLES,
+        "The error names the table.",
+        find_owners=_with_function("count_up_to", f"{_VARIABLES}.state_ops"),
+    ),
+    Replacement(
+        "tf.train.ExponentialMovingAverage.average_name",
+        Part.VARIABLES,
+        "A table has no average, so `variables_to_restore` restores it under its own name.",
+    ),
+    Replacement(
+        "tf.compat.v1.graph_util.convert_variables_to_constants",
+        Part.VARIABLES,
+        "A table is no constant: the error says how to export it.",
+        find_owners=_with_function(
+            "graph_util.convert_variables_to_constants",
+            "tensorflow.python.framework.convert_to_constants",
+            "tensorflow.python.framework.graph_util",
+        ),
     ),
     *(
         _deeprec_name(name)

@@ -21,6 +21,7 @@ _ENTRIES = {entry.name: entry for entry in TABLE}
 _CHANGES = {
     How.WRAPPED: reversible_change.Wrapper,
     How.DISPATCHED: reversible_change.Dispatch,
+    How.CONVERTED: reversible_change.Conversion,
     How.ADDED: reversible_change.AddedName,
     How.ADDED_MODULE: reversible_change.AddedModule,
     How.ADDED_FINDERS: reversible_change.AddedFinders,
@@ -127,7 +128,9 @@ def _make_changes(
     changes: dict[tuple[Any, str], Change] = {}
     try:
         for entry in TABLE:
-            if entry.part is part and entry.is_needed(compat.VERSION):
+            # An entry that does not look for its owners has the one that it was made for.
+            is_complete = made and entry.find_owners is None
+            if entry.part is part and entry.is_needed(compat.VERSION) and not is_complete:
                 for owner in entry.owners():
                     key = (owner, entry.attribute)
                     if key in made:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+import tensorflow as tf
+
 from sparse_operation_kit.compat import dispatch, namespaces
 
 _logger = logging.getLogger(__name__)
@@ -109,6 +111,45 @@ class Dispatch(Change):
     def undo(self) -> None:
         """Removes the implementation."""
         self._undo()
+
+
+class Conversion(Change):
+    """Gives a TensorFlow class another conversion to tensors, which may pass objects on to TensorFlow's.
+
+    TensorFlow cannot forget a conversion. After `undo`, it passes all objects on.
+
+    Args:
+      owner: the module that has the class.
+      attribute: the class's name there.
+      convert: takes an object, and the dtype and the name of the tensor, or None; returns the tensor, or
+        `NotImplemented` to pass the object on.
+    """
+
+    def __init__(
+        self,
+        owner: ModuleType,
+        attribute: str,
+        convert: Callable[[Any, tf.DType | None, str | None], Any],
+    ) -> None:
+        self._is_on = True
+
+        def convert_if_on(
+            value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False
+        ) -> Any:
+            del as_ref
+            return convert(value, dtype, name) if self._is_on else NotImplemented
+
+        # Smaller numbers are asked first; TensorFlow's own have 100.
+        tf.register_tensor_conversion_function(getattr(owner, attribute), convert_if_on, priority=99)
+
+    def undo(self) -> None:
+        """Passes all objects on."""
+        self._is_on = False
+
+    def redo(self) -> bool:
+        """Converts again."""
+        self._is_on = True
+        return True
 
 
 class AddedName(Change):

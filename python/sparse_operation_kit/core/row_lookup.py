@@ -6,9 +6,15 @@ here when it is imported. The package always imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
+
+# Takes the lookups of a group and the function that makes them, and returns the rows; None: they are made.
+around: contextvars.ContextVar[Any] = contextvars.ContextVar("sok_around_lookups", default=None)
 
 _registered: Callable[[tf.Variable, tf.Tensor, str | None], tf.Tensor] | None = None
 
@@ -33,3 +39,13 @@ def look_up(variable: tf.Variable, keys: tf.Tensor, name: str | None = None) -> 
     """
     assert _registered is not None, "the package imports lookup.group"
     return _registered(variable, keys, name)
+
+
+@contextlib.contextmanager
+def made_by(function: Callable | None) -> Iterator[None]:
+    """Returns a context in which `around` is `function`."""
+    token = around.set(function)
+    try:
+        yield
+    finally:
+        around.reset(token)

@@ -24,7 +24,7 @@ from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.core.table_device import check_same_device
-from sparse_operation_kit.lookup import sharded
+from sparse_operation_kit.lookup import recomputed, sharded
 from sparse_operation_kit.lookup.gradient_graph import (
     check_gradient_graph,
     refuse_second_derivative,
@@ -164,6 +164,7 @@ Lookup = Union[DenseLookup, SparseLookup, RaggedLookup]
 # AutoGraph would convert all that is called from here, in Keras layers and in a `tf.function`, which takes
 # longer than to build the ops. Nothing here branches on a tensor.
 @tf.autograph.experimental.do_not_convert
+@recomputed.rows_from_outside
 def lookup_group(
     lookups: Sequence[Lookup],
     training: bool | tf.Tensor = True,
@@ -263,11 +264,8 @@ def _look_up_in_two(arguments: dict[str, Any], name: str | None) -> list[tf.Tens
 
 def _exchange(lookups: Sequence[Lookup]) -> str:
     """Returns what the owners of a table's rows send back for its lookups in a group, "rows" or "sums"."""
-    return (
-        "sums"
-        if len(lookups) == 1 and lookups[0].weights is None and lookups[0].exchange == "sums"
-        else "rows"
-    )
+    may_send_sums = len(lookups) == 1 and lookups[0].weights is None
+    return lookups[0].exchange if may_send_sums else "rows"
 
 
 def _weight_values(lookup: Lookup) -> tf.Tensor:

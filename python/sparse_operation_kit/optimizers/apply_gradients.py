@@ -16,6 +16,7 @@ import tensorflow as tf
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.optimizers import dense_updates, keras_routing, v1_routing
+from sparse_operation_kit.optimizers.dense_gradients import with_slices
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 
@@ -43,6 +44,7 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
             if not isinstance(grads_and_vars, (list, tuple)):
                 # A zip can be iterated only once, and the original iterates over it too.
                 grads_and_vars = list(grads_and_vars)
+            grads_and_vars = with_slices(grads_and_vars)
             for prepare in _preparations:
                 grads_and_vars = prepare(self, grads_and_vars, gradients_are_averaged)
             tables = _check_tables(grads_and_vars)

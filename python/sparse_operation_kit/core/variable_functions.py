@@ -1,0 +1,77 @@
+"""Functions of TensorFlow that take variables and cannot take a table: their errors name it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from sparse_operation_kit.core import graph_ops, replacements
+from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+
+
+@replacements.implements("tensorflow.python.ops.embedding_ops._embedding_lookup_and_transform")
+def _without_lists_of_tables(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def embedding_lookup_and_transform(params, *args, **kwargs):
+        parts = tf.nest.flatten(params) if isinstance(params, (list, tuple)) else [params]
+        tables = [part.m_var_name for part in parts if is_embedding_variable(part)]
+        if tables and len(parts) > 1:
+            names = ", ".join(f"'{name}'" for name in tables)
+            raise TypeError(
+                f"Embedding variable {names} cannot be looked up in a list of {len(parts)} variables, which "
+                "are the parts of a partitioned variable: one EmbeddingVariable holds the rows of all keys, "
+                "and divides them among ranks. Look it up alone, or several features, each in its own table, "
+                "with sok.group_embedding_lookup"
+            )
+        return original(params, *args, **kwargs)
+
+    return embedding_lookup_and_transform
+
+
+@replacements.implements("tf.compat.v1.count_up_to")
+def _without_tables(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def count_up_to(ref, limit, name=None):
+        return ref.count_up_to(limit) if is_embedding_variable(ref) else original(ref, limit, name)
+
+    return count_up_to
+
+
+@replacements.implements("tf.train.ExponentialMovingAverage.average_name")
+def _own_name_of_tables(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def average_name(self, var):
+        return var.m_var_name if is_embedding_variable(var) else original(self, var)
+
+    return average_name
+
+
+@replacements.implements("tf.compat.v1.graph_util.convert_variables_to_constants")
+def _refusing_tables(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def convert_variables_to_constants(
+        sess,
+        input_graph_def,
+        output_node_names,
+        variable_names_whitelist=None,
+        variable_names_blacklist=None,
+    ):
+        tables = set(graph_ops.tables_behind_nodes(input_graph_def, output_node_names))
+        if variable_names_whitelist is not None:
+            tables &= set(variable_names_whitelist)
+        tables -= set(variable_names_blacklist or ())
+        if tables:
+            names = ", ".join(f"'{name}'" for name in sorted(tables))
+            raise TypeError(
+                f"Embedding variable {names} cannot become a constant, as a table is no tensor. Export the "
+                "model as a SavedModel for processes with this library, or the rows for TensorFlow "
+                "without it, with `python -m sparse_operation_kit.checkpoint export CHECKPOINT --format "
+                "saved_model`"
+            )
+        return original(
+            sess, input_graph_def, output_node_names, variable_names_whitelist, variable_names_blacklist
+        )
+
+    return convert_variables_to_constants
