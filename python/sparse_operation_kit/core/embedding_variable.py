@@ -29,7 +29,7 @@ from sparse_operation_kit.core import (
 )
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.given_rows import given_rows
-from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES
+from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES, Part
 from sparse_operation_kit.core.table_device import place_table
 
 # The same limit as in cc/table.
@@ -243,6 +243,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         )
         # Not at import, so that importing the library alone does not change TensorFlow.
         replacements.install(*OF_EMBEDDING_VARIABLES)
+        # TensorFlow imports Estimator when a program uses it.
+        replacements.reach_new_modules(Part.SAVERS)
 
     @property
     def evicts_by_step(self) -> bool:

@@ -144,6 +144,12 @@ def _legacy_keras_optimizers() -> list[type]:
     return [module.Optimizer for _, module in compat.legacy_keras_optimizers()]
 
 
+def _estimators() -> list[type]:
+    """Returns the class of Estimators, which TensorFlow imports when a program uses it."""
+    module = sys.modules.get("tensorflow_estimator.python.estimator.estimator")
+    return [] if module is None else [module.Estimator]
+
+
 _V1_OPTIMIZER = "tf.compat.v1.train.Optimizer"
 _LEGACY_OPTIMIZER = "tf.keras.optimizers.legacy.Optimizer"
 _SAVER = "tensorflow.python.training.saver.Saver"
@@ -385,6 +391,13 @@ TABLE: tuple[Replacement, ...] = (
         f"{_WARM_START}._warm_start_var_with_vocab",
         Part.SAVERS,
         "A table has keys and not a vocabulary's lines; the error says what to do.",
+    ),
+    Replacement(
+        "tf.compat.v1.estimator.Estimator._export_all_saved_models",
+        Part.SAVERS,
+        "Of ranks with tables, rank 0 exports the model with all rows.",
+        before=_WITHOUT_ESTIMATOR,
+        find_owners=_estimators,
     ),
     Replacement(f"{_COLUMNS_V2}.EmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
     Replacement(f"{_COLUMNS_V2}.SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),

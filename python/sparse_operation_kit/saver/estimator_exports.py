@@ -1,0 +1,44 @@
+"""Exports of Estimators over ranks: rank 0 writes the SavedModel, with all rows, for one process to load.
+
+All ranks call an exporter, and would write to the same folder.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.references import read_references
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.communicator import alone, communicator
+
+
+@replacements.implements("tf.compat.v1.estimator.Estimator._export_all_saved_models")
+def _by_rank_0(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def export_all_saved_models(self, export_dir_base, *args, checkpoint_path=None, **kwargs):
+        checkpoint_path = checkpoint_path or self.latest_checkpoint()
+        kwargs["checkpoint_path"] = checkpoint_path
+        if communicator().size == 1 or not _has_tables(checkpoint_path):
+            return original(self, export_dir_base, *args, **kwargs)
+        if communicator().rank > 0:
+            # Exporters look for old exports there, maybe before rank 0 has made it.
+            tf.io.gfile.makedirs(export_dir_base)
+            return None
+        with alone():
+            return original(self, export_dir_base, *args, **kwargs)
+
+    return export_all_saved_models
+
+
+def _has_tables(checkpoint: Any) -> bool:
+    """Returns whether a checkpoint, which may be None or unreadable, has tables."""
+    try:
+        return checkpoint is not None and bool(read_references(Path(checkpoint)))
+    except CheckpointError:
+        return False
