@@ -70,12 +70,12 @@ def _with_rows_as_arguments(original: Callable) -> Callable:
 
 def _lookups_of(f: Callable, args: Sequence[Any]) -> list[tuple[str, list[tf.Tensor]]]:
     """Calls a function for its lookups; returns for each the names of its variables, and the rows."""
-    graph, outer = tf.compat.v1.get_default_graph(), around.get()
+    place, outer = _place(), around.get()
     made = []
 
     def note(lookups, make):
         names = _names(lookups)
-        if tf.compat.v1.get_default_graph() is not graph:
+        if _place() != place:
             raise TypeError(
                 f"tf.recompute_grad cannot take a function that looks rows up in embedding variable {names} "
                 "inside tf.cond, tf.while_loop or tf.function: look them up before, and pass them to the "
@@ -110,6 +110,12 @@ def _with_given_rows(f: Callable, number: int, sizes: Sequence[tuple[str, int]])
             return f(*arguments[:number])
 
     return with_rows
+
+
+def _place() -> tuple[tf.Graph, Any]:
+    """Returns the graph, and the branch or loop of v1 control flow, in which ops are made."""
+    graph = tf.compat.v1.get_default_graph()
+    return graph, graph._get_control_flow_context()
 
 
 def _names(lookups: Sequence[Any]) -> str:
