@@ -19,9 +19,11 @@ import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
+from sparse_operation_kit import deeprec
+from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
 from sparse_operation_kit.saver import old_checkpoints, retention, saver_marks
-from sparse_operation_kit.saver.incremental_saver import IncrementalSaver
 
+deeprec.uninstall()  # importing it has installed its names
 v1 = tf.compat.v1
 train = v1.train
 

@@ -6,8 +6,10 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit import compat, experiment
-from sparse_operation_kit.lookup import multi_dim, safe_lookups
+from sparse_operation_kit import compat, deeprec, experiment
+from sparse_operation_kit.deeprec import fused_lookups, multi_dim
+
+deeprec.uninstall()  # importing it has installed its names
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -106,8 +108,8 @@ LOOKUPS_OF_BAGS = [
     experiment.lookup_sparse,
     bags_of_dimensions,
     multi_dim.safe_embedding_lookup_multi_dim,
-    safe_lookups.fused_embedding_lookup_sparse,
-    safe_lookups.fused_safe_embedding_lookup_sparse,
+    fused_lookups.fused_embedding_lookup_sparse,
+    fused_lookups.fused_safe_embedding_lookup_sparse,
 ]
 
 

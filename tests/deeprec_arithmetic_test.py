@@ -13,8 +13,9 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.checkpoint import cli
-from sparse_operation_kit.core import deeprec_arithmetic, replacements
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.deeprec import arithmetic
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
@@ -32,7 +33,7 @@ def deeprecs_names():
     """Installs DeepRec's names, without a choice of arithmetic and without earlier log messages."""
     deeprec.uninstall()
     deeprec.install()
-    deeprec_arithmetic._told.clear()
+    arithmetic._told.clear()
     yield
     deeprec.uninstall()
     replacements.uninstall(Part.FEATURE_COLUMNS)
@@ -361,7 +362,7 @@ def test_adam_async_counts_steps_that_have_rows():
 
 def made(name):
     with tf.Graph().as_default():
-        return deeprec.get_embedding_variable(name, 2).deeprec_arithmetic
+        return deeprec.get_embedding_variable(name, 2).row_arithmetic
 
 
 def test_the_switch(caplog):

@@ -11,9 +11,13 @@ import tensorflow as tf
 
 from sparse_operation_kit import EmbeddingVariable, compat, deeprec
 from sparse_operation_kit.compat import namespaces
-from sparse_operation_kit.core import replacement_table
-from sparse_operation_kit.deeprec import installation
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.replacement_table import How
 from sparse_operation_kit.deeprec.names import ABSENT, NAMES, absent_names
+from sparse_operation_kit.deeprec.replacement_entries import (
+    LATE_OWNERS_OF_ABSENT_NAMES,
+    OWNERS_OF_ABSENT_NAMES,
+)
 
 PATHS = [
     "CBFFilter",
@@ -82,12 +86,11 @@ def installed():
 @pytest.mark.parametrize("path", PATHS)
 def test_both_namespaces_have_the_name(path):
     name = path.rpartition(".")[2]
-    ours = getattr(deeprec, {"AdagradDecayOptimizerV2": "AdagradDecayOptimizer"}.get(name, name))
-    assert all(find(root, path) is ours for root in ROOTS)
+    assert all(find(root, path) is getattr(deeprec, name) for root in ROOTS)
 
 
 def test_the_names_are_all_that_there_are():
-    added = [entry.name for entry in replacement_table.TABLE if entry.how == replacement_table.How.ADDED]
+    added = [entry.name for entry in replacements.entries() if entry.how == How.ADDED]
     added = [name for name in added if name.startswith("tf.")]
     of_classes = [f"tf.compat.v1.GraphKeys.{name}" for name in GRAPH_KEYS]
     of_classes.append("tf.compat.v1.variable_scope.keep_weights")
@@ -129,8 +132,8 @@ def test_parquet_datasets_come_from_deeprecs_modules():
     assert parquet_dataset_ops.read_parquet is deeprec.read_parquet
     assert dataframe.DataFrame is parquet_dataset_ops.DataFrame is deeprec.DataFrame
     deeprec.uninstall()
-    assert installation.PARQUET_MODULE not in sys.modules
-    assert installation.DATA_FRAME_MODULE not in sys.modules
+    assert "tensorflow.python.data.experimental.ops.parquet_dataset_ops" not in sys.modules
+    assert "tensorflow.python.data.experimental.ops.dataframe" not in sys.modules
 
 
 def test_the_classes_of_tables_come_from_deeprecs_module():
@@ -144,7 +147,7 @@ def test_the_classes_of_tables_come_from_deeprecs_module():
     assert isinstance(pair, kv_variable_ops.MultiHashVariable)
     assert isinstance(blocks, kv_variable_ops.DynamicEmbeddingVariable)
     deeprec.uninstall()
-    assert installation.TABLES_MODULE not in sys.modules
+    assert "tensorflow.python.ops.kv_variable_ops" not in sys.modules
 
 
 def test_the_strategy_comes_from_deeprecs_module():
@@ -152,7 +155,7 @@ def test_the_strategy_comes_from_deeprecs_module():
 
     assert CollectiveStrategy is deeprec.CollectiveStrategy
     deeprec.uninstall()
-    assert installation.STRATEGY_MODULE not in sys.modules
+    assert "tensorflow.python.distribute.group_embedding_collective_strategy" not in sys.modules
 
 
 def test_uninstalling_takes_them_away_and_installing_brings_them_back():
@@ -280,7 +283,7 @@ if compat.VERSION < (2, 0):  # version 2 has no tf.contrib
 
     @pytest.mark.parametrize("first", ["contrib first", "names first"])
     def test_absent_names_of_modules_that_are_imported_later(first):
-        modules = replacement_table.LATE_OWNERS_OF_ABSENT_NAMES
+        modules = LATE_OWNERS_OF_ABSENT_NAMES
         command = [sys.executable, "-c", _CONTRIB_PROGRAM, first, *modules]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -288,7 +291,7 @@ if compat.VERSION < (2, 0):  # version 2 has no tf.contrib
 
 def test_every_absent_name_belongs_to_a_module_with_errors():
     names = [name for name in ERRORS if not name.startswith("tf.")]
-    assert {name.rpartition(".")[0] for name in names} <= set(replacement_table.OWNERS_OF_ABSENT_NAMES)
+    assert {name.rpartition(".")[0] for name in names} <= set(OWNERS_OF_ABSENT_NAMES)
 
 
 def test_an_absent_name_says_what_to_use_instead_when_it_is_imported():
@@ -352,11 +355,6 @@ import importlib, os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 import tensorflow as tf
 import sparse_operation_kit
-from sparse_operation_kit.core.replacement_table import TABLE, How, Part
-
-# Functions that get DeepRec's arguments.
-of_deeprec = [entry for entry in TABLE if entry.part is Part.DEEPREC_NAMES]
-wrapped = {entry.attribute for entry in of_deeprec if entry.how is How.WRAPPED}
 
 def names():
     found = {}
@@ -373,6 +371,12 @@ def names():
 names()  # has lazy modules loaded
 before = names()
 import sparse_operation_kit.deeprec as deeprec
+from sparse_operation_kit.core.replacement_table import How
+from sparse_operation_kit.deeprec.replacement_entries import TABLE, Part
+
+# Functions that get DeepRec's arguments.
+of_deeprec = [entry for entry in TABLE if entry.part is Part.NAMES]
+wrapped = {entry.attribute for entry in of_deeprec if entry.how is How.WRAPPED}
 during = names()
 for space, known in before.items():
     for name, value in known.items():

@@ -13,7 +13,7 @@ import optimizer_tables
 import ranks
 from document_snippets import DOCUMENTS, OF_OTHER_LIBRARIES, ROOT, blocks, run
 from sparse_operation_kit import compat
-from sparse_operation_kit.core import replacement_table
+from sparse_operation_kit.core import replacements
 
 # v1_programs_test runs the others.
 PYTHON = [block for block in blocks("python") if not block[0].startswith(OF_OTHER_LIBRARIES)]
@@ -98,11 +98,11 @@ def test_the_tables_of_deeprecs_names_are_those_of_the_package():
 def _table_of_replacements():
     """The table in the format of docs/tensorflow-changes.md."""
     lines = []
-    for part in replacement_table.Part:
+    for part, installed_by in replacements.parts().items():
         title = f"### {part.value[0].upper()}{part.value[1:]}"
-        installed = f"Installed by {replacement_table.INSTALLED_BY[part]}."
+        installed = f"Installed by {installed_by}."
         lines += [title, "", installed, "", "| what | how | why | TensorFlow |", "|---|---|---|---|"]
-        for entry in replacement_table.TABLE:
+        for entry in replacements.entries():
             if entry.part is part:
                 versions = f">= {'.'.join(map(str, entry.since))}"
                 if entry.before is not None:

@@ -11,8 +11,10 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
-from sparse_operation_kit.saver.incremental_saver import IncrementalSaver
+from sparse_operation_kit import deeprec
+from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
 
+deeprec.uninstall()  # importing it has installed its names
 v1 = tf.compat.v1
 IDS = np.arange(-3, 12)
 
@@ -172,7 +174,7 @@ def test_variables_of_deeprec_come_back():
     """With their one part, their collection, and their arithmetic, which a new optimizer asks for."""
     with tf.Graph().as_default():
         sok.get_embedding_variable("parts", embedding_dim=2, partitioner=v1.fixed_size_partitioner(3))
-        sok.EmbeddingVariable("drawn", dim=2, deeprec_arithmetic=True)
+        sok.EmbeddingVariable("drawn", dim=2, row_arithmetic=True)
         # Its rows of zeros are not known from those of keys that the filter holds back.
         sok.EmbeddingVariable("filtered", dim=2, initializer=0.0, admission=sok.CounterFilter(2))
         meta = v1.train.export_meta_graph()
@@ -182,7 +184,7 @@ def test_variables_of_deeprec_come_back():
         assert [one.name for one in (parts, drawn, filtered)] == ["parts:0", "drawn:0", "filtered:0"]
         assert filtered.constant_initial_value is None
         assert list(parts) == [parts] and len(parts) == 1 and parts.capacity is None
-        assert drawn.deeprec_arithmetic and not parts.deeprec_arithmetic
+        assert drawn.row_arithmetic and not parts.row_arithmetic
         assert v1.get_collection("embedding_variables") == [parts]
 
 

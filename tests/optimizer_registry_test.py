@@ -153,7 +153,7 @@ def _rules_of_all_slots(entry):
 
 
 def test_every_rule_of_the_engine_has_an_optimizer():
-    used = {rule for entry in known_optimizers() for rule in [*entry.rules, *entry.deeprec_rules.values()]}
+    used = {rule for entry in known_optimizers() for rule in [*entry.rules, *entry.row_rules.values()]}
     assert used <= set(native.optimizer_rules())
     assert used == set(native.optimizer_rules()) or not any(
         entry.public_name.startswith("tf.keras") for entry in known_optimizers()

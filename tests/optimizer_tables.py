@@ -60,7 +60,7 @@ def _classes() -> str:
     rows = [("class", "rules", "slots of other names in TensorFlow")]
     for entry in known_optimizers():
         rules = ", ".join(f"`{rule}`" for rule in entry.rules)
-        for replacing in entry.deeprec_rules.values():
+        for replacing in entry.row_rules.values():
             rules += f"; with DeepRec's arithmetic `{replacing}`"
         slots = ", ".join(f"`{ours}`: `{theirs}`" for theirs, ours in entry.slots.items())
         rows.append((f"`{entry.public_name}`", rules, slots))

@@ -11,12 +11,14 @@ import ranks
 import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
-from sparse_operation_kit import compat
+from sparse_operation_kit import compat, deeprec
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.deeprec.replacement_entries import Part as DeepRecPart
 from sparse_operation_kit.lookup import group
 
+deeprec.uninstall()  # importing it has installed its names
 v1 = tf.compat.v1
 train = v1.train
 
@@ -83,11 +85,11 @@ def _bags(keys):
 @contextlib.contextmanager
 def averages():
     """Averages gradients over ranks, as in collective training."""
-    replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING)
+    replacements.install(Part.OPTIMIZERS, DeepRecPart.COLLECTIVE_TRAINING)
     try:
         yield
     finally:
-        replacements.uninstall(Part.COLLECTIVE_TRAINING)
+        replacements.uninstall(DeepRecPart.COLLECTIVE_TRAINING)
 
 
 def op_counts():

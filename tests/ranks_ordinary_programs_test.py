@@ -19,7 +19,7 @@ from same_length import zip_equal
 from sparse_operation_kit import experiment
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.deeprec.replacement_entries import Part
 from sparse_operation_kit.dist_model_parallel.keras import keras
 
 v1 = tf.compat.v1
@@ -403,7 +403,7 @@ def install_everything():
     with deeprec.group_embedding_column_scope():
         pass
     # Collective training averages what several ranks compute. That is its purpose.
-    replacements.install(*(part for part in Part if not _averages(part)))
+    replacements.install(*(part for part in replacements.parts() if not _averages(part)))
 
 
 def _averages(part):
@@ -423,7 +423,7 @@ def difference(before, after, where=""):
 
 
 def check_ordinary_programs():
-    replacements.uninstall(*Part)
+    replacements.uninstall(*replacements.parts())
     before = [program() for program in PROGRAMS]
     keras.backend.clear_session()
     try:
@@ -433,7 +433,7 @@ def check_ordinary_programs():
             different = difference(of_program, program(), program.__name__)
             assert different is None, different
     finally:
-        replacements.uninstall(*Part)
+        replacements.uninstall(*replacements.parts())
 
 
 def test_on_one_rank():

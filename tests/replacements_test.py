@@ -14,7 +14,6 @@ from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacements, reversible_change
 from sparse_operation_kit.core.replacement_table import (
     OF_EMBEDDING_VARIABLES,
-    TABLE,
     How,
     Part,
     Replacement,
@@ -25,10 +24,10 @@ _V1_OPTIMIZER = tf.compat.v1.train.Optimizer
 
 @pytest.fixture(autouse=True)
 def _tensorflow_as_it_was():
-    replacements.uninstall(*Part)
+    replacements.uninstall(*replacements.parts())
     before = _watched()
     yield
-    replacements.uninstall(*Part)
+    replacements.uninstall(*replacements.parts())
     assert _watched() == before
 
 
@@ -36,7 +35,7 @@ def _watched():
     """The attributes in the owners' own `__dict__` for the table's entries, by owner and name."""
     return {
         (id(owner), entry.attribute): vars(owner).get(entry.attribute)
-        for entry in TABLE
+        for entry in replacements.entries()
         if entry.how in (How.WRAPPED, How.ADDED) and entry.is_needed(compat.VERSION)
         for owner in entry.owners()
     }
@@ -290,13 +289,13 @@ def test_a_part_that_is_uninstalled_from_all_has_no_users():
     assert not replacements.is_installed(part)
 
 
-@pytest.mark.parametrize("part", Part)
+@pytest.mark.parametrize("part", replacements.parts())
 def test_installing_changes_what_the_entries_name_and_uninstalling_restores_it(part):
     before = _watched()
     replacements.install(part)
     assert replacements.is_installed(part)
     during = _watched()
-    for entry in TABLE:
+    for entry in replacements.entries():
         if entry.how not in (How.WRAPPED, How.ADDED) or not entry.is_needed(compat.VERSION):
             continue
         for owner in entry.owners():
@@ -311,7 +310,7 @@ def test_installing_changes_what_the_entries_name_and_uninstalling_restores_it(p
 
 def test_installing_is_all_or_nothing(monkeypatch):
     before = _watched()
-    last = [entry.name for entry in TABLE if entry.part is Part.SAVERS][-1]
+    last = [entry.name for entry in replacements.entries() if entry.part is Part.SAVERS][-1]
     monkeypatch.delitem(replacements._implementations, last)
     with pytest.raises(RuntimeError, match=f"{last}: no imported module"):
         replacements.install(Part.SAVERS)
@@ -320,7 +319,7 @@ def test_installing_is_all_or_nothing(monkeypatch):
 
 
 def test_every_entry_has_an_implementation_and_no_other_has_one():
-    assert sorted(replacements._implementations) == sorted(entry.name for entry in TABLE)
+    assert sorted(replacements._implementations) == sorted(entry.name for entry in replacements.entries())
 
 
 def test_implementations_are_of_the_table_and_there_is_one():
@@ -331,7 +330,7 @@ def test_implementations_are_of_the_table_and_there_is_one():
 
 
 def test_names_of_entries_are_where_tensorflow_has_them():
-    for entry in TABLE:
+    for entry in replacements.entries():
         owner = entry.name.rpartition(".")[0]
         assert entry.how == How.ADDED_MODULE or owner, entry.name
         if entry.is_needed(compat.VERSION) and entry.how in (How.WRAPPED, How.DISPATCHED):

@@ -73,7 +73,7 @@ def _variable(table: Table) -> EmbeddingVariable:
         ),
         use_hashtable=description["hashed"],
         admission=CounterFilter(max(admission["filter_freq"], 0)) if admission else None,
-        deeprec_arithmetic="rows" in initializer and initializer["kind"] != "given",
+        row_arithmetic="rows" in initializer and initializer["kind"] != "given",
     )
 
 

@@ -86,7 +86,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         eviction: row_policies.GlobalStepEvict | row_policies.L2WeightEvict | None = None,
         *,
         memory: str = "device",
-        deeprec_arithmetic: bool = False,
+        row_arithmetic: bool = False,
     ) -> None:
         """Creates the variable in the default graph.
 
@@ -117,8 +117,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             pinned host memory, which the GPU reads over its bus, for tables that do not fit; its keys stay in
             the GPU's memory. On a CPU both are the same. Results are the same, and a checkpoint of one
             restores with the other. All ranks must use the same.
-          deeprec_arithmetic: Whether initial rows and some optimizers are as in DeepRec: see
-            `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
+          row_arithmetic: Whether a key's initial row is row `key % default_value_dim` of a matrix, and some
+            optimizers train each row by itself: see `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -139,7 +139,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self.capacity = capacity
         self.key_dtype = tf.as_dtype(key_dtype)
         self.use_hashtable = bool(use_hashtable)
-        self.deeprec_arithmetic = bool(deeprec_arithmetic)
+        self.row_arithmetic = bool(row_arithmetic)
         self._eviction = eviction
         self._keeps_frequency = admission is not None or on_full == "evict_lfu"
         option, initial_rows, given = self._initial_rows(initializer)
@@ -158,7 +158,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 initializer=initial_rows.kind,
                 initializer_args=list(initial_rows.args),
                 initializer_seed=initial_rows.seed,
-                initializer_rows=option.rows if self.deeprec_arithmetic else 0,
+                initializer_rows=option.rows if self.row_arithmetic else 0,
                 placement=self._placement,
                 memory=memory,
                 **row_policies.policy_attributes(
@@ -181,7 +181,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     ) -> tuple[row_policies.InitializerOption, initializers.RowInitializer, Callable[[], tf.Tensor] | None]:
         is_option = isinstance(initializer, row_policies.InitializerOption)
         option = initializer if is_option else row_policies.InitializerOption(initializer)
-        drawn = option.rows if self.deeprec_arithmetic else 0
+        drawn = option.rows if self.row_arithmetic else 0
         given = given_rows(option.initializer, self.m_var_name, self.dim, drawn)
         if given is not None:
             return option, initializers.GIVEN, given

@@ -5,18 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import variable_scope
-from sparse_operation_kit.core import deeprec_arithmetic, replacements
+from sparse_operation_kit.core.dialect import dialect
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.graph_keys import add_to_deeprec_collections
 from sparse_operation_kit.core.initialize import ready_graph
-from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.core.row_policies import (
     CBFFilter,
     CounterFilter,
@@ -106,7 +103,8 @@ def get_embedding_variable(
     Names and reuse work as in `tf.compat.v1.get_variable`: the variable's name is the name of the variable
     scope, a slash and `name`; in a scope that reuses variables the same name returns the same variable.
     Unlike with `sok.EmbeddingVariable`, the program need not call `sok.Init`: if it has not, initializing or
-    restoring the variable readies the session by itself. `use_deeprec_arithmetic` chooses its arithmetic.
+    restoring the variable readies the session by itself. `deeprec.use_deeprec_arithmetic` chooses its
+    arithmetic.
 
     Args:
       name: The name in the current variable scope.
@@ -177,7 +175,7 @@ def get_embedding_variable(
         trainable=trainable,
         admission=_admission(ev_option.filter_option),
         eviction=_eviction(who, steps_to_live, ev_option.evict_option),
-        deeprec_arithmetic=deeprec_arithmetic.of_new_table(),
+        row_arithmetic=dialect().uses_row_arithmetic(),
         memory=memory_of(ev_option.storage_option),
     )
     named[full_name] = variable = _made(make)
@@ -226,14 +224,9 @@ def _initializer(who: str, initializer: Any, option: InitializerOption) -> Initi
     return dataclasses.replace(option, initializer=initializer)
 
 
-def _records(what: str) -> bool:
-    """Returns whether DeepRec's environment variable of that name is set in a program for DeepRec."""
-    return os.environ.get(what) == "1" and replacements.is_installed(Part.DEEPREC_NAMES)
-
-
 def _admission(option: CounterFilter | CBFFilter | None) -> CounterFilter | CBFFilter | None:
     # A counter of 0 filters nothing.
-    return CounterFilter(0) if option is None and _records("TF_RECORD_FREQ") else option
+    return CounterFilter(0) if option is None and dialect().keeps_frequencies() else option
 
 
 def _eviction(
@@ -241,7 +234,7 @@ def _eviction(
 ) -> GlobalStepEvict | L2WeightEvict | None:
     if steps_to_live is None:
         # No row gets that old.
-        return GlobalStepEvict(2**63 - 1) if option is None and _records("TF_RECORD_VERSION") else option
+        return GlobalStepEvict(2**63 - 1) if option is None and dialect().keeps_last_steps() else option
     if isinstance(option, L2WeightEvict) and option.l2_weight_threshold > 0:
         raise ValueError(f"{who}: give either steps_to_live={steps_to_live} or {option}, not both")
     if isinstance(option, GlobalStepEvict):
@@ -257,7 +250,7 @@ def _made(make: Callable[[], EmbeddingVariable]) -> EmbeddingVariable:
         with graph.name_scope(None), table_device():
             ready_graph()
             variable = make()
-            add_to_deeprec_collections(variable)
+            dialect().add_table(variable)
             return variable
 
 

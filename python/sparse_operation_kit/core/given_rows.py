@@ -1,4 +1,4 @@
-"""Initial rows that a program gives: a list, an array, or DeepRec's matrix, drawn from a seeded initializer.
+"""Initial rows that a program gives: a list, an array, or a matrix that is drawn from a seeded initializer.
 
 Key `k` has row `k % rows` of them.
 """
@@ -25,7 +25,7 @@ def given_rows(initializer: Any, name: str, dim: int, drawn: int) -> Callable[[]
       initializer: A user's `initializer` argument.
       name: The variable's name, for error messages.
       dim: Number of floats in a row.
-      drawn: The number of rows that DeepRec draws from an initializer; 0 for this library's arithmetic. An
+      drawn: The number of rows of the matrix in tables with `row_arithmetic`; 0 in others. An
         initializer with a seed then draws what it draws for an ordinary variable `[drawn, dim]`. Without a
         seed the draws would differ between runs and ranks.
 

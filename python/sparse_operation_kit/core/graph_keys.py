@@ -25,22 +25,9 @@ class GraphKeys:
     SparseOperationKitOptimizer = "SparseOperationKitOptimizer"
 
 
-# DeepRec's collections: its tables, and the ops that create their tables and slots before the initializers.
-EMBEDDING_VARIABLES = "embedding_variables"
-EV_INIT_VAR_OPS = "ev_init_var_ops"
-EV_INIT_SLOT_OPS = "ev_init_slot_ops"
 # All embedding variables; `core/meta_graphs.py` writes them into MetaGraphs. An import goes through
 # collections in the order of their names, and this one follows "variables", where tables get their places.
 TABLES = "variables_of_sparse_operation_kit"
-
-
-def add_to_deeprec_collections(variable: Any) -> None:
-    """Adds a new embedding variable, and the op that creates its table if there is none, to the collections.
-
-    `EV_INIT_SLOT_OPS` stays empty: slots are parts of rows.
-    """
-    variable.graph.add_to_collection(EMBEDDING_VARIABLES, variable)
-    variable.graph.add_to_collection(EV_INIT_VAR_OPS, variable.make_if_missing())
 
 
 def _to_proto(member: Any, export_scope: str | None = None) -> wrappers_pb2.StringValue:
@@ -61,7 +48,10 @@ for _key in (
     GraphKeys.SparseOperationKitOptimizer,
 ):
     ops.register_proto_function(_key, wrappers_pb2.StringValue, _to_proto, _from_proto)
-# TABLES has them, with their places in the other collections.
-ops.register_proto_function(
-    EMBEDDING_VARIABLES, wrappers_pb2.StringValue, lambda member, export_scope=None: None, _from_proto
-)
+
+
+def register_collection_of_tables(key: str) -> None:
+    """Lets MetaGraphs leave out the members of a collection: TABLES has them, with their places in it."""
+    ops.register_proto_function(
+        key, wrappers_pb2.StringValue, lambda member, export_scope=None: None, _from_proto
+    )

@@ -22,6 +22,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import op_definition, ops, set_handle_data
 from sparse_operation_kit.core import exchange_names, graph_keys, initialize, replacements, row_policies
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.dialect import dialect
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.get_embedding_variable import InParts
 from sparse_operation_kit.core.graph_ops import inputs_of, outputs_of
@@ -98,7 +99,7 @@ def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None)
 
 def _places(variable: EmbeddingVariable) -> dict[str, int]:
     """The collections of variables that have the variable, and its place in each."""
-    keys = [*ops.GraphKeys._VARIABLE_COLLECTIONS, graph_keys.EMBEDDING_VARIABLES]
+    keys = [*ops.GraphKeys._VARIABLE_COLLECTIONS, *dialect().collections_of_tables]
     found = {}
     for key in keys:
         members = variable.graph.get_collection(key)
@@ -152,7 +153,7 @@ def _variable(
     variable.capacity = attributes["capacity"] or None
     variable.key_dtype = tf.as_dtype(attributes["key_dtype"])
     variable.use_hashtable = attributes["use_hashtable"]
-    variable.deeprec_arithmetic = attributes["initializer_rows"] > 0
+    variable.row_arithmetic = attributes["initializer_rows"] > 0
     evicts_by_step = attributes["eviction"] == "global_step"
     variable._eviction = row_policies.GlobalStepEvict(attributes["steps_to_live"]) if evicts_by_step else None
     variable._keeps_frequency = attributes["admission"] != "none" or attributes["on_full"] == "evict_lfu"

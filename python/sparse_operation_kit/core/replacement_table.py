@@ -1,8 +1,8 @@
-"""The list of everything that the library changes in TensorFlow.
+"""The list of what the library changes in TensorFlow for its own tables.
 
-An entry says what is changed and why. The module that implements an entry registers it with
-`core.replacements.implements`. `core.replacements.install` and `uninstall` process all entries of a part.
-docs/tensorflow-changes.md shows the table.
+A dialect adds its list (`core.replacements.add_entries`). An entry says what is changed and why. The module
+that implements an entry registers it with `core.replacements.implements`. `core.replacements.install` and
+`uninstall` process all entries of a part. docs/tensorflow-changes.md shows all lists.
 """
 
 from __future__ import annotations
@@ -18,25 +18,22 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
-from sparse_operation_kit.compat.internals import RefVariable
 from sparse_operation_kit.compat.namespaces import attribute, namespaces
 
 
 class Part(enum.Enum):
-    """Entries that are installed together."""
+    """Entries that are installed together. A dialect has parts of its own."""
 
     GRADIENT_TAPES = "gradient tapes"
     OPTIMIZERS = "optimizers"
     SAVERS = "savers"
     FEATURE_COLUMNS = "feature columns"
-    COLLECTIVE_TRAINING = "collective training"
     NORMS = "norms and dense forms of gradients"
     VARIABLES = "functions of variables"
-    DEEPREC_NAMES = "DeepRec's names"
 
 
 # What installs the entries of a part, and when.
-INSTALLED_BY: dict[Part, str] = {
+INSTALLED_BY: dict[enum.Enum, str] = {
     Part.GRADIENT_TAPES: "every `EmbeddingVariable`, when it is made",
     Part.OPTIMIZERS: (
         "every `EmbeddingVariable`, when it is made; a `DistributedEmbedding`, when its variables are made; "
@@ -46,15 +43,11 @@ INSTALLED_BY: dict[Part, str] = {
     Part.FEATURE_COLUMNS: (
         "`categorical_column_with_embedding` and `group_embedding_column_scope`, when they are called"
     ),
-    Part.COLLECTIVE_TRAINING: (
-        "DeepRec's `enable_distributed_strategy`, and a scope of a `CollectiveStrategy` until it ends"
-    ),
     Part.NORMS: (
         "every `EmbeddingVariable`, when it is made, and, when they combine gradients of several ranks, by "
         "`DistributedOptimizer` and `DistributedGradientTape` of `dist_model_parallel`"
     ),
     Part.VARIABLES: "every `EmbeddingVariable`, when it is made",
-    Part.DEEPREC_NAMES: "`import sparse_operation_kit.deeprec`, and its `install`",
 }
 # The parts that every embedding variable needs.
 OF_EMBEDDING_VARIABLES = (Part.GRADIENT_TAPES, Part.OPTIMIZERS, Part.NORMS, Part.SAVERS, Part.VARIABLES)
@@ -73,11 +66,11 @@ class How(enum.Enum):
 
 
 # The oldest TensorFlow version, (major, minor), that the library supports.
-_OLDEST = (1, 15)
+OLDEST = (1, 15)
 # The first version without tf.contrib.
 _WITHOUT_CONTRIB = (2, 0)
 # The first version without Estimator.
-_WITHOUT_ESTIMATOR = (2, 16)
+WITHOUT_ESTIMATOR = (2, 16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,10 +89,10 @@ class Replacement:
     """
 
     name: str
-    part: Part
+    part: enum.Enum
     reason: str
     how: How = How.WRAPPED
-    since: tuple[int, int] = _OLDEST
+    since: tuple[int, int] = OLDEST
     before: tuple[int, int] | None = None
     find_owners: Callable[[], Sequence[Any]] | None = None
 
@@ -118,14 +111,14 @@ class Replacement:
             return [None]
         if self.find_owners is not None:
             return self.find_owners()
-        return [_find(self.name.rpartition(".")[0])]
+        return [find_owner(self.name.rpartition(".")[0])]
 
     def is_needed(self, version: tuple[int, int]) -> bool:
         """Returns whether the TensorFlow version (major, minor) needs the entry."""
         return self.since <= version and (self.before is None or version < self.before)
 
 
-def _find(name: str) -> Any:
+def find_owner(name: str) -> Any:
     """Returns the class or module with a dotted name that begins with `tf` or with a module's name."""
     parts = name.split(".")
     if parts[0] == "tf":
@@ -173,119 +166,17 @@ _MAKES_COLUMNS = "Columns over unbounded keys have embedding variables and belon
 _WEIGHTS_IN_TABLES = "The weights of unbounded keys are the rows of an embedding variable."
 
 
-def _with_function(path: str, *modules: str) -> Callable[[], Sequence[Any]]:
+def with_function(path: str, *modules: str) -> Callable[[], Sequence[Any]]:
     """Returns a function that finds the namespaces and modules that have a function."""
 
     def find() -> Sequence[Any]:
         namespace, _, name = path.rpartition(".")
-        owners = [*namespaces(namespace), *(_find(module) for module in modules)]
+        owners = [*namespaces(namespace), *(find_owner(module) for module in modules)]
         found = [owner for owner in owners if attribute(owner, name, None) is not None]
         return list({id(owner): owner for owner in found}.values())
 
     return find
 
-
-_DEEPREC_ARGUMENTS = dict.fromkeys(
-    ("nn.embedding_lookup_sparse", "nn.safe_embedding_lookup_sparse"),
-    "DeepRec's has more arguments, and its filters count all occurrences of an id.",
-)
-
-
-def _deeprec_arguments(name: str, *modules: str) -> Replacement:
-    return Replacement(
-        f"tf.{name}",
-        Part.DEEPREC_NAMES,
-        _DEEPREC_ARGUMENTS.get(
-            name, "Programs written for DeepRec pass it arguments that TensorFlow does not have."
-        ),
-        find_owners=_with_function(name, *modules),
-    )
-
-
-# The modules of TensorFlow from which DeepRec's programs import names too, by the name or its namespace.
-_IN_MODULES = {
-    "feature_column": (_COLUMNS_V2, "tensorflow.python.feature_column.sequence_feature_column"),
-    "nn": (_EMBEDDING_OPS,),
-    **dict.fromkeys(
-        (
-            "CBFFilter",
-            "CounterFilter",
-            "EmbeddingVariableOption",
-            "GlobalStepEvict",
-            "InitializerOption",
-            "L2WeightEvict",
-            "StorageOption",
-        ),
-        ("tensorflow.python.ops.variables",),
-    ),
-    **dict.fromkeys(
-        (
-            "get_dynamic_dimension_embedding_variable",
-            "get_embedding_variable",
-            "get_multihash_variable",
-        ),
-        ("tensorflow.python.ops.variable_scope",),
-    ),
-}
-
-
-def _graph_key(name: str) -> Replacement:
-    return Replacement(
-        f"tf.compat.v1.GraphKeys.{name}",
-        Part.DEEPREC_NAMES,
-        "Programs written for DeepRec use the graph's collection of that name.",
-        How.ADDED,
-    )
-
-
-def _deeprec_name(name: str) -> Replacement:
-    namespace = name.rpartition(".")[0]
-    modules = _IN_MODULES.get(namespace or name, ())
-    return Replacement(
-        f"tf.{name}",
-        Part.DEEPREC_NAMES,
-        "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`.",
-        How.ADDED,
-        find_owners=lambda: [*namespaces(namespace), *(_find(module) for module in modules)],
-    )
-
-
-def _errors_of_absent_names(owner: str) -> Replacement:
-    is_public = owner.partition(".")[0] == "tf"
-    if owner in LATE_OWNERS_OF_ABSENT_NAMES:
-        return Replacement(
-            f"{owner}.__getattr__",
-            Part.DEEPREC_NAMES,
-            "The same, once a program imports the module.",
-            How.ERRORS,
-            before=_WITHOUT_CONTRIB,
-            find_owners=lambda: [sys.modules[owner]] if owner in sys.modules else [],
-        )
-    return Replacement(
-        f"{owner}.__getattr__",
-        Part.DEEPREC_NAMES,
-        "The error for a name of DeepRec that is absent says what to use instead.",
-        How.ERRORS,
-        find_owners=(lambda: namespaces(owner.partition(".")[2])) if is_public else None,
-    )
-
-
-# The messages in which DeepRec has fields of its own.
-CONFIG_MESSAGES = {
-    "ConfigProto": "tensorflow.core.protobuf.config_pb2.ConfigProto",
-    "GPUOptions": "tensorflow.core.protobuf.config_pb2.GPUOptions",
-    "OptimizerOptions": "tensorflow.core.protobuf.config_pb2.OptimizerOptions",
-    "RewriterConfig": "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig",
-}
-
-# The modules in which DeepRec has names that are absent here.
-OWNERS_OF_ABSENT_NAMES = ("tf", "tf.data", "tensorflow.python.distribute", "tensorflow.python.ops")
-# The same, of modules that TensorFlow does not import by itself.
-LATE_OWNERS_OF_ABSENT_NAMES = (
-    "tensorflow.contrib.feature_column",
-    "tensorflow.contrib.layers",
-    "tensorflow.contrib.layers.python.layers.feature_column",
-)
 
 TABLE: tuple[Replacement, ...] = (
     Replacement(
@@ -297,7 +188,7 @@ TABLE: tuple[Replacement, ...] = (
         "tf.recompute_grad",
         Part.GRADIENT_TAPES,
         "It reads the variables of the function whole. Lookups of tables are made once, and not recomputed.",
-        find_owners=_with_function("recompute_grad", f"{_VARIABLES}.custom_gradient"),
+        find_owners=with_function("recompute_grad", f"{_VARIABLES}.custom_gradient"),
     ),
     Replacement(
         f"{_V1_OPTIMIZER}.apply_gradients",
@@ -396,7 +287,7 @@ TABLE: tuple[Replacement, ...] = (
         "tf.compat.v1.estimator.Estimator._export_all_saved_models",
         Part.SAVERS,
         "Of ranks with tables, rank 0 exports the model with all rows.",
-        before=_WITHOUT_ESTIMATOR,
+        before=WITHOUT_ESTIMATOR,
         find_owners=_estimators,
     ),
     Replacement(f"{_COLUMNS_V2}.EmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
@@ -431,23 +322,7 @@ TABLE: tuple[Replacement, ...] = (
         f"{_COLUMNS_V2}._StateManagerImpl.create_variable",
         Part.FEATURE_COLUMNS,
         "Estimator's own linear models read all weights, which a table does not allow; the error says so.",
-        before=_WITHOUT_ESTIMATOR,
-    ),
-    Replacement(
-        f"{_V1_OPTIMIZER}.compute_gradients",
-        Part.COLLECTIVE_TRAINING,
-        "Programs written for DeepRec expect gradients averaged over the ranks, and clip those.",
-    ),
-    Replacement(
-        f"{_VARIABLES}.resource_variable_ops.ResourceVariable._init_from_args",
-        Part.COLLECTIVE_TRAINING,
-        "Ordinary variables start with rank 0's values.",
-    ),
-    Replacement(
-        f"{_VARIABLES}.ref_variable.RefVariable._init_from_args",
-        Part.COLLECTIVE_TRAINING,
-        "Ordinary variables start with rank 0's values.",
-        find_owners=lambda: [RefVariable],
+        before=WITHOUT_ESTIMATOR,
     ),
     Replacement("tf.linalg.global_norm", Part.NORMS, _EXACT_NORM, How.DISPATCHED),
     Replacement("tf.clip_by_norm", Part.NORMS, _EXACT_NORM, How.DISPATCHED),
@@ -472,7 +347,7 @@ TABLE: tuple[Replacement, ...] = (
         "tf.compat.v1.count_up_to",
         Part.VARIABLES,
         "The error names the table.",
-        find_owners=_with_function("count_up_to", f"{_VARIABLES}.state_ops"),
+        find_owners=with_function("count_up_to", f"{_VARIABLES}.state_ops"),
     ),
     Replacement(
         "tf.train.ExponentialMovingAverage.average_name",
@@ -483,140 +358,10 @@ TABLE: tuple[Replacement, ...] = (
         "tf.compat.v1.graph_util.convert_variables_to_constants",
         Part.VARIABLES,
         "A table is no constant: the error says how to export it.",
-        find_owners=_with_function(
+        find_owners=with_function(
             "graph_util.convert_variables_to_constants",
             "tensorflow.python.framework.convert_to_constants",
             "tensorflow.python.framework.graph_util",
         ),
-    ),
-    *(
-        _deeprec_name(name)
-        for name in (
-            "CBFFilter",
-            "CounterFilter",
-            "EmbeddingVariableOption",
-            "GlobalStepEvict",
-            "InitializerOption",
-            "L2WeightEvict",
-            "CacheStrategy",
-            "StorageOption",
-            "StorageType",
-            "get_embedding_variable",
-            "make_prefetch_hook",
-            "staged",
-            "get_dynamic_dimension_embedding_variable",
-            "get_multihash_variable",
-            "config.experimental.enable_distributed_strategy",
-            "config.experimental.enable_group_embedding",
-            "data.experimental.DataFrame",
-            "data.experimental.ParquetDataset",
-            "feature_column.categorical_column_with_adaptive_embedding",
-            "feature_column.categorical_column_with_embedding",
-            "feature_column.categorical_column_with_multihash",
-            "feature_column.group_embedding_column_scope",
-            "feature_column.sequence_categorical_column_with_embedding",
-            "nn.adaptive_embedding_lookup_sparse",
-            "nn.embedding_lookup_sparse_multi_dim",
-            "nn.fused_embedding_lookup_sparse",
-            "nn.fused_safe_embedding_lookup_sparse",
-            "nn.group_embedding_lookup",
-            "nn.group_embedding_lookup_sparse",
-            "nn.safe_embedding_lookup_multi_dim",
-            "train.AdagradDecayOptimizer",
-            "train.AdagradDecayOptimizerV2",
-            "train.AdamAsyncOptimizer",
-            "train.AdamWOptimizer",
-            "train.mark_target_node",
-            "train.IncrementalSaver",
-        )
-    ),
-    *(
-        _deeprec_arguments(name, *modules)
-        for name, *modules in (
-            ("feature_column.embedding_column", _COLUMNS_V2),
-            ("feature_column.input_layer", _COLUMNS_V1),
-            ("feature_column.linear_model", _COLUMNS_V1),
-            ("feature_column.shared_embedding_columns", _COLUMNS_V2),
-            ("nn.embedding_lookup", _EMBEDDING_OPS),
-            ("nn.embedding_lookup_sparse", _EMBEDDING_OPS),
-            ("nn.safe_embedding_lookup_sparse", _EMBEDDING_OPS),
-        )
-    ),
-    Replacement(
-        "tf.compat.v1.variable_scope.keep_weights",
-        Part.DEEPREC_NAMES,
-        "Programs written for DeepRec compute in bfloat16 with float32 variables.",
-        How.ADDED,
-        find_owners=lambda: [tf.compat.v1.variable_scope],
-    ),
-    *(
-        Replacement(f"{message}.{method}", Part.DEEPREC_NAMES, reason, how)
-        for message in CONFIG_MESSAGES.values()
-        for method, reason, how in (
-            ("__setattr__", "Programs written for DeepRec set fields that TensorFlow lacks.", How.WRAPPED),
-            ("__getattr__", "Those fields can be read.", How.ADDED),
-        )
-    ),
-    *(
-        Replacement(
-            module,
-            Part.DEEPREC_NAMES,
-            f"Programs written for DeepRec import {names} from it.",
-            How.ADDED_MODULE,
-        )
-        for module, names in {
-            "tensorflow.python.distribute.group_embedding_collective_strategy": "CollectiveStrategy",
-            "tensorflow.python.data.experimental.ops.dataframe": "DataFrame",
-            "tensorflow.python.data.experimental.ops.parquet_dataset_ops": "ParquetDataset",
-            "tensorflow.python.ops.kv_variable_ops": "EmbeddingVariable",
-            "tensorflow.python.ops.prefetch": "staged",
-            "tensorflow.python.ops.work_queue": "WorkQueue",
-            "tensorflow.python.training.incremental_saver": "IncrementalSaver",
-            "tensorflow.core.framework.embedding": "`config_pb2`",
-            "tensorflow.core.framework.embedding.config_pb2": "StorageType",
-        }.items()
-    ),
-    *(_errors_of_absent_names(owner) for owner in OWNERS_OF_ABSENT_NAMES + LATE_OWNERS_OF_ABSENT_NAMES),
-    Replacement(
-        "sys.meta_path",
-        Part.DEEPREC_NAMES,
-        "The same for imports of such names and modules.",
-        How.ADDED_FINDERS,
-        find_owners=lambda: [sys],
-    ),
-    *(_graph_key(name) for name in ("EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS")),
-    # Before those of hooks, which importing Estimator wraps.
-    Replacement(
-        "tf.compat.v1.estimator.RunConfig.__init__",
-        Part.DEEPREC_NAMES,
-        "In DeepRec it has the argument `save_incremental_checkpoint_secs`.",
-        before=_WITHOUT_ESTIMATOR,
-    ),
-    Replacement(
-        "tf.compat.v1.estimator.Estimator.train",
-        Part.DEEPREC_NAMES,
-        "Saves incremental checkpoints if the RunConfig has `save_incremental_checkpoint_secs`.",
-        before=_WITHOUT_ESTIMATOR,
-    ),
-    Replacement(
-        "tf.compat.v1.train.MonitoredTrainingSession",
-        Part.DEEPREC_NAMES,
-        "In DeepRec it has the argument `save_incremental_checkpoint_secs`.",
-        find_owners=_with_function("train.MonitoredTrainingSession"),
-    ),
-    Replacement(
-        "tf.compat.v1.train.CheckpointSaverHook.__init__",
-        Part.DEEPREC_NAMES,
-        "In DeepRec it has the argument `incremental_save_secs`.",
-    ),
-    Replacement(
-        "tf.compat.v1.train.Saver.__init__",
-        Part.DEEPREC_NAMES,
-        "In DeepRec it has the arguments `incremental_save_restore` and `incremental_include_normal_var`.",
-    ),
-    Replacement(
-        "tf.compat.v1.train.Scaffold.__init__",
-        Part.DEEPREC_NAMES,
-        "In DeepRec it has the argument `incremental_save_restore`.",
     ),
 )

@@ -6,18 +6,20 @@ Importing alone does not change TensorFlow. Not thread-safe, like building graph
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sparse_operation_kit import compat
 from sparse_operation_kit.core import reversible_change
-from sparse_operation_kit.core.replacement_table import TABLE, How, Part, Replacement
+from sparse_operation_kit.core.replacement_table import INSTALLED_BY, TABLE, How, Replacement
 from sparse_operation_kit.core.reversible_change import Change
 
 _T = TypeVar("_T")
 
-_ENTRIES = {entry.name: entry for entry in TABLE}
+_entries: dict[str, Replacement] = {}
+_installed_by: dict[enum.Enum, str] = {}
 _CHANGES = {
     How.WRAPPED: reversible_change.Wrapper,
     How.DISPATCHED: reversible_change.Dispatch,
@@ -29,11 +31,32 @@ _CHANGES = {
 }
 _implementations: dict[str, Any] = {}
 # For each installed part its changes in the order in which they were made, by owner and attribute.
-_installed: dict[Part, dict[tuple[Any, str], Change]] = {}
+_installed: dict[enum.Enum, dict[tuple[Any, str], Change]] = {}
 # For each installed part, those who need it.
-_users: dict[Part, set[str]] = {}
+_users: dict[enum.Enum, set[str]] = {}
 # For each uninstalled part its last changes: some wrappers may still be in place.
-_uninstalled: dict[Part, dict[tuple[Any, str], Change]] = {}
+_uninstalled: dict[enum.Enum, dict[tuple[Any, str], Change]] = {}
+
+
+def add_entries(table: Iterable[Replacement], installed_by: Mapping[enum.Enum, str]) -> None:
+    """Adds a list of entries.
+
+    Args:
+      table: the entries, with new names.
+      installed_by: what installs the entries of each part, and when.
+    """
+    _entries.update((entry.name, entry) for entry in table)
+    _installed_by.update(installed_by)
+
+
+def entries() -> Sequence[Replacement]:
+    """Returns all entries."""
+    return tuple(_entries.values())
+
+
+def parts() -> Mapping[enum.Enum, str]:
+    """Returns what installs each part, and when."""
+    return MappingProxyType(_installed_by)
 
 
 def implements(*names: str) -> Callable[[_T], _T]:
@@ -69,7 +92,7 @@ def implements_for_types(name: str, types: Mapping[str, Any]) -> Callable[[_T], 
 _FOR_GOOD = "for good"
 
 
-def install(*parts: Part, user: str = _FOR_GOOD) -> None:
+def install(*parts: enum.Enum, user: str = _FOR_GOOD) -> None:
     """Makes the changes of the parts in the whole process, unless they are installed.
 
     Args:
@@ -85,7 +108,7 @@ def install(*parts: Part, user: str = _FOR_GOOD) -> None:
         _users.setdefault(part, set()).add(user)
 
 
-def uninstall(*parts: Part, user: str | None = None) -> None:
+def uninstall(*parts: enum.Enum, user: str | None = None) -> None:
     """Undoes `install`, last change first, except where other libraries have changed the same thing since.
 
     Args:
@@ -101,19 +124,19 @@ def uninstall(*parts: Part, user: str | None = None) -> None:
             _undo(_uninstalled[part])
 
 
-def reach_new_modules(part: Part) -> None:
+def reach_new_modules(part: enum.Enum) -> None:
     """If the part is installed, makes its changes in modules that were imported since."""
     if part in _installed:
         _installed[part].update(_make_changes(part, made=_installed[part]))
 
 
-def is_installed(part: Part) -> bool:
+def is_installed(part: enum.Enum) -> bool:
     """Returns whether the part is installed."""
     return part in _installed
 
 
 def _register(name: str, implementation: Any) -> None:
-    if name not in _ENTRIES:
+    if name not in _entries:
         raise KeyError(f"{name} is not in the table of replacements")
     if name in _implementations:
         raise ValueError(f"{name} has two implementations")
@@ -121,13 +144,13 @@ def _register(name: str, implementation: Any) -> None:
 
 
 def _make_changes(
-    part: Part, made: Mapping[tuple[Any, str], Change] = MappingProxyType({})
+    part: enum.Enum, made: Mapping[tuple[Any, str], Change] = MappingProxyType({})
 ) -> dict[tuple[Any, str], Change]:
     """Makes the part's changes that are not made yet, and returns them."""
     before = _uninstalled.pop(part, {})
     changes: dict[tuple[Any, str], Change] = {}
     try:
-        for entry in TABLE:
+        for entry in _entries.values():
             # An entry that does not look for its owners has the one that it was made for.
             is_complete = made and entry.find_owners is None
             if entry.part is part and entry.is_needed(compat.VERSION) and not is_complete:
@@ -153,3 +176,6 @@ def _make_change(entry: Replacement, owner: Any, before: Change | None) -> Chang
 def _undo(changes: Mapping[tuple[Any, str], Change]) -> None:
     for change in reversed(list(changes.values())):
         change.undo()
+
+
+add_entries(TABLE, INSTALLED_BY)

@@ -14,7 +14,6 @@ module has the same functions and classes, for use without the names in `tf`.
 
 from typing import Any
 
-from sparse_operation_kit.core.deeprec_arithmetic import use_deeprec_arithmetic, uses_deeprec_arithmetic
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
 from sparse_operation_kit.core.row_policies import (
     CBFFilter,
@@ -24,9 +23,11 @@ from sparse_operation_kit.core.row_policies import (
     L2WeightEvict,
 )
 from sparse_operation_kit.core.storage_option import CacheStrategy, StorageOption, StorageType
+from sparse_operation_kit.deeprec import installation
 from sparse_operation_kit.deeprec.absent_names import error_in_this_package
 from sparse_operation_kit.deeprec.adaptive import adaptive_embedding_lookup_sparse
 from sparse_operation_kit.deeprec.adaptive_column import categorical_column_with_adaptive_embedding
+from sparse_operation_kit.deeprec.arithmetic import use_deeprec_arithmetic, uses_deeprec_arithmetic
 from sparse_operation_kit.deeprec.collective import (
     CollectiveStrategy,
     enable_distributed_strategy,
@@ -34,7 +35,16 @@ from sparse_operation_kit.deeprec.collective import (
 )
 from sparse_operation_kit.deeprec.data_frame import DataFrame
 from sparse_operation_kit.deeprec.dynamic_dimension import get_dynamic_dimension_embedding_variable
+from sparse_operation_kit.deeprec.fused_lookups import (
+    fused_embedding_lookup_sparse,
+    fused_safe_embedding_lookup_sparse,
+)
+from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
 from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
+from sparse_operation_kit.deeprec.multi_dim import (
+    embedding_lookup_sparse_multi_dim,
+    safe_embedding_lookup_multi_dim,
+)
 from sparse_operation_kit.deeprec.multihash import get_multihash_variable
 from sparse_operation_kit.deeprec.multihash_column import categorical_column_with_multihash
 from sparse_operation_kit.deeprec.parquet_dataset import ParquetDataset, read_parquet
@@ -49,19 +59,11 @@ from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
     group_embedding_lookup_sparse,
 )
-from sparse_operation_kit.lookup.multi_dim import (
-    embedding_lookup_sparse_multi_dim,
-    safe_embedding_lookup_multi_dim,
-)
-from sparse_operation_kit.lookup.safe_lookups import (
-    fused_embedding_lookup_sparse,
-    fused_safe_embedding_lookup_sparse,
-)
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
-from sparse_operation_kit.saver.incremental_saver import IncrementalSaver
 
 __all__ = [
     "AdagradDecayOptimizer",
+    "AdagradDecayOptimizerV2",
     "AdamAsyncOptimizer",
     "AdamWOptimizer",
     "CBFFilter",
@@ -106,6 +108,10 @@ __all__ = [
     "uses_deeprec_arithmetic",
 ]
 
+# In DeepRec these two differ in the shape of a slot of ordinary variables, not in what they compute.
+AdagradDecayOptimizerV2 = AdagradDecayOptimizer
+
+installation.add_names(globals())
 install()
 
 

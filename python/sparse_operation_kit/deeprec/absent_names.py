@@ -10,12 +10,12 @@ import types
 from typing import Any
 
 from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import (
+from sparse_operation_kit.deeprec.names import absent_names
+from sparse_operation_kit.deeprec.replacement_entries import (
     LATE_OWNERS_OF_ABSENT_NAMES,
     OWNERS_OF_ABSENT_NAMES,
     Part,
 )
-from sparse_operation_kit.deeprec.names import absent_names
 
 _ERRORS = absent_names()
 _ERRORS_BY_LAST_PART = {name.rpartition(".")[2]: error for name, error in _ERRORS.items()}
@@ -66,7 +66,7 @@ class _LateModules(importlib.abc.MetaPathFinder):
 
         def exec_module(module: types.ModuleType) -> None:
             execute(module)
-            replacements.reach_new_modules(Part.DEEPREC_NAMES)
+            replacements.reach_new_modules(Part.NAMES)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.core.replacement_table import Part as OwnPart
 from sparse_operation_kit.deeprec import exported_model
+from sparse_operation_kit.deeprec.replacement_entries import Part
 
 _logger = logging.getLogger(__name__)
 
@@ -207,7 +208,7 @@ def _initialize_horovod() -> None:
 def _update_replacements() -> None:
     if _enabled or _scopes:
         # With this part, optimizers refuse gradients that were not averaged, for all variables.
-        replacements.install(Part.OPTIMIZERS)
+        replacements.install(OwnPart.OPTIMIZERS)
         replacements.install(Part.COLLECTIVE_TRAINING, user=__name__)
     else:
         replacements.uninstall(Part.COLLECTIVE_TRAINING, user=__name__)

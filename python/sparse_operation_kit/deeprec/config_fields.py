@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparse_operation_kit.core import replacement_table, replacements
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.deeprec.replacement_entries import CONFIG_MESSAGES
 
 _logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ def _getter(message: str) -> Callable[[Any, str], Any]:
 
 
 for _message in FIELDS:
-    _class = replacement_table.CONFIG_MESSAGES[_message]
+    _class = CONFIG_MESSAGES[_message]
     replacements.implements(f"{_class}.__setattr__")(_setter(_message))
     replacements.implements(f"{_class}.__getattr__")(_getter(_message))
 

@@ -1,56 +1,80 @@
-"""Adds DeepRec's names to TensorFlow's namespaces, and removes them."""
+"""Adds DeepRec's names to TensorFlow's namespaces, and removes them.
+
+The names are those of `names.NAMES` that this package has.
+"""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sparse_operation_kit import feature_columns
-from sparse_operation_kit.core import (
-    deeprec_arithmetic,
-    embedding_variable,
-    get_embedding_variable,
-    graph_keys,
-    replacements,
-    row_policies,
-    storage_option,
-)
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.compat.namespaces import namespaces
+from sparse_operation_kit.core import embedding_variable, replacements
+from sparse_operation_kit.core.replacement_table import How, Replacement, find_owner
 from sparse_operation_kit.deeprec import (
     absent_names,  # noqa: F401 - registers entries
-    adaptive,
-    adaptive_column,
+    arithmetic,
     collective,
+    collective_training,  # noqa: F401 - registers entries
     column_arguments,  # noqa: F401 - registers entries
     config_fields,  # noqa: F401 - registers entries
     data_frame,
     dynamic_dimension,
     incremental_arguments,  # noqa: F401 - registers entries
-    kept_weights,  # noqa: F401 - registers entries
+    incremental_saver,
+    kept_weights,
     lookup_arguments,  # noqa: F401 - registers entries
     multihash,
-    multihash_column,
-    parquet_dataset,
-    sequence_column,
-    staging,
-    work_queue,
+    program_rules,
 )
-from sparse_operation_kit.lookup import embedding_lookup, multi_dim, safe_lookups
-from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
-from sparse_operation_kit.saver.incremental_saver import IncrementalSaver, incremental_saver_of
+from sparse_operation_kit.deeprec.names import names_that_exist
+from sparse_operation_kit.deeprec.replacement_entries import Part
 
-# The module from which programs import CollectiveStrategy.
-STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strategy"
-# The modules from which programs import ParquetDataset, staged, WorkQueue, DataFrame.
-PARQUET_MODULE = "tensorflow.python.data.experimental.ops.parquet_dataset_ops"
-STAGING_MODULE = "tensorflow.python.ops.prefetch"
-WORK_QUEUE_MODULE = "tensorflow.python.ops.work_queue"
-DATA_FRAME_MODULE = "tensorflow.python.data.experimental.ops.dataframe"
-# The modules of IncrementalSaver, and of the enumerations of storage.
-SAVER_MODULE = "tensorflow.python.training.incremental_saver"
-EMBEDDING_MODULE = "tensorflow.core.framework.embedding"
-# The module of the classes of tables.
-TABLES_MODULE = "tensorflow.python.ops.kv_variable_ops"
+# What DeepRec has in classes of TensorFlow's, by the name of the class.
+_IN_CLASSES: Mapping[str, Mapping[str, Any]] = {
+    "tf.GraphKeys": {
+        "EMBEDDING_VARIABLES": program_rules.EMBEDDING_VARIABLES,
+        "EV_INIT_SLOT_OPS": program_rules.EV_INIT_SLOT_OPS,
+        "EV_INIT_VAR_OPS": program_rules.EV_INIT_VAR_OPS,
+    },
+    "tf.variable_scope": {"keep_weights": kept_weights.keep_weights},
+}
+# What DeepRec has in modules of its own only.
+_IN_MODULES_ONLY: Mapping[str, Any] = {
+    "DynamicEmbeddingVariable": dynamic_dimension.DynamicDimensionVariable,
+    "EmbeddingVariable": embedding_variable.EmbeddingVariable,
+    "MultiHashVariable": multihash.MultiHashVariable,
+    "_get_incremental_saver": incremental_saver.incremental_saver_of,
+    "to_sparse": data_frame.to_sparse,
+    "unbatch_and_to_sparse": data_frame.unbatch_and_to_sparse,
+}
+# A module that has only a module.
+_EMBEDDING = "tensorflow.core.framework.embedding"
+# The private modules of TensorFlow from which programs import names too, by the name or its namespace.
+_ALSO_IN: Mapping[str, tuple[str, ...]] = {
+    "feature_column": (
+        "tensorflow.python.feature_column.feature_column_v2",
+        "tensorflow.python.feature_column.sequence_feature_column",
+    ),
+    "nn": ("tensorflow.python.ops.embedding_ops",),
+    **dict.fromkeys(
+        (
+            "CBFFilter",
+            "CounterFilter",
+            "EmbeddingVariableOption",
+            "GlobalStepEvict",
+            "InitializerOption",
+            "L2WeightEvict",
+            "StorageOption",
+        ),
+        ("tensorflow.python.ops.variables",),
+    ),
+    **dict.fromkeys(
+        ("get_dynamic_dimension_embedding_variable", "get_embedding_variable", "get_multihash_variable"),
+        ("tensorflow.python.ops.variable_scope",),
+    ),
+}
 
 
 def install() -> None:
@@ -59,7 +83,7 @@ def install() -> None:
     Names that TensorFlow has already stay, but some functions also take DeepRec's arguments. Not thread-safe,
     like building graphs.
     """
-    replacements.install(Part.DEEPREC_NAMES)
+    replacements.install(Part.NAMES)
 
 
 def uninstall() -> None:
@@ -68,110 +92,62 @@ def uninstall() -> None:
     It also undoes `enable_distributed_strategy` and `use_deeprec_arithmetic`.
     """
     collective.disable_distributed_strategy()
-    deeprec_arithmetic.forget_choice()
-    replacements.uninstall(Part.DEEPREC_NAMES)
+    arithmetic.forget_choice()
+    replacements.uninstall(Part.NAMES)
 
 
 def is_installed() -> bool:
     """Returns whether DeepRec's names are installed."""
-    return replacements.is_installed(Part.DEEPREC_NAMES)
+    return replacements.is_installed(Part.NAMES)
 
 
-def _module(name: str, doc: str | None, **contents: Any) -> types.ModuleType:
-    module = types.ModuleType(name, doc)
-    vars(module).update(contents)
-    return module
+def add_names(offered: Mapping[str, Any]) -> None:
+    """Adds an entry, with its implementation, for each of DeepRec's names that exist here.
+
+    Args:
+      offered: what this package has, by the last part of its name in DeepRec.
+    """
+    modules: dict[str, types.ModuleType] = {_EMBEDDING: types.ModuleType(_EMBEDDING)}
+    for name in names_that_exist():
+        owner, _, last = name.rpartition(".")
+        if owner in _IN_CLASSES:
+            _add(_in_class(owner, last), _IN_CLASSES[owner][last])
+        elif name.startswith("tf.") and last in offered:
+            _add(_in_namespace(name), offered[last])
+        elif name.startswith("tensorflow."):
+            module = modules.setdefault(owner, types.ModuleType(owner))
+            setattr(module, last, offered[last] if last in offered else _IN_MODULES_ONLY[last])
+    modules[_EMBEDDING].config_pb2 = modules[f"{_EMBEDDING}.config_pb2"]  # type: ignore[attr-defined]
+    for module in modules.values():
+        _add(_new_module(module), module)
 
 
-for _name, _value in {
-    "CBFFilter": row_policies.CBFFilter,
-    "CacheStrategy": storage_option.CacheStrategy,
-    "CounterFilter": row_policies.CounterFilter,
-    "EmbeddingVariableOption": get_embedding_variable.EmbeddingVariableOption,
-    "GlobalStepEvict": row_policies.GlobalStepEvict,
-    "InitializerOption": row_policies.InitializerOption,
-    "L2WeightEvict": row_policies.L2WeightEvict,
-    "StorageOption": storage_option.StorageOption,
-    "StorageType": storage_option.StorageType,
-    "get_embedding_variable": get_embedding_variable.get_embedding_variable,
-    "get_dynamic_dimension_embedding_variable": dynamic_dimension.get_dynamic_dimension_embedding_variable,
-    "get_multihash_variable": multihash.get_multihash_variable,
-    "data.experimental.DataFrame": data_frame.DataFrame,
-    "data.experimental.ParquetDataset": parquet_dataset.ParquetDataset,
-    "make_prefetch_hook": staging.make_prefetch_hook,
-    "staged": staging.staged,
-    "train.mark_target_node": staging.mark_target_node,
-    "config.experimental.enable_distributed_strategy": collective.enable_distributed_strategy,
-    "config.experimental.enable_group_embedding": collective.enable_group_embedding,
-    "feature_column.categorical_column_with_adaptive_embedding": (
-        adaptive_column.categorical_column_with_adaptive_embedding
-    ),
-    "feature_column.categorical_column_with_multihash": multihash_column.categorical_column_with_multihash,
-    "feature_column.sequence_categorical_column_with_embedding": (
-        sequence_column.sequence_categorical_column_with_embedding
-    ),
-    "nn.adaptive_embedding_lookup_sparse": adaptive.adaptive_embedding_lookup_sparse,
-    "feature_column.categorical_column_with_embedding": feature_columns.categorical_column_with_embedding,
-    "feature_column.group_embedding_column_scope": feature_columns.group_embedding_column_scope,
-    "nn.embedding_lookup_sparse_multi_dim": multi_dim.embedding_lookup_sparse_multi_dim,
-    "nn.fused_embedding_lookup_sparse": safe_lookups.fused_embedding_lookup_sparse,
-    "nn.fused_safe_embedding_lookup_sparse": safe_lookups.fused_safe_embedding_lookup_sparse,
-    "nn.group_embedding_lookup": embedding_lookup.group_embedding_lookup,
-    "nn.group_embedding_lookup_sparse": embedding_lookup.group_embedding_lookup_sparse,
-    "nn.safe_embedding_lookup_multi_dim": multi_dim.safe_embedding_lookup_multi_dim,
-    "train.AdagradDecayOptimizer": AdagradDecayOptimizer,
-    # In DeepRec these two differ in the shape of a slot of ordinary variables, not in what they compute.
-    "train.AdagradDecayOptimizerV2": AdagradDecayOptimizer,
-    "train.AdamAsyncOptimizer": AdamAsyncOptimizer,
-    "train.AdamWOptimizer": AdamWOptimizer,
-    "train.IncrementalSaver": IncrementalSaver,
-}.items():
-    replacements.implements(f"tf.{_name}")(_value)
-for _name in ("EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"):
-    replacements.implements(f"tf.compat.v1.GraphKeys.{_name}")(getattr(graph_keys, _name))
-_CONFIGS = _module(
-    f"{EMBEDDING_MODULE}.config_pb2",
-    None,
-    StorageType=storage_option.StorageType,
-    CacheStrategy=storage_option.CacheStrategy,
-)
-for _module_of_names in (
-    _module(STRATEGY_MODULE, collective.__doc__, CollectiveStrategy=collective.CollectiveStrategy),
-    _module(
-        PARQUET_MODULE,
-        parquet_dataset.__doc__,
-        DataFrame=data_frame.DataFrame,
-        ParquetDataset=parquet_dataset.ParquetDataset,
-        read_parquet=parquet_dataset.read_parquet,
-    ),
-    _module(
-        STAGING_MODULE,
-        staging.__doc__,
-        make_prefetch_hook=staging.make_prefetch_hook,
-        staged=staging.staged,
-    ),
-    _module(
-        TABLES_MODULE,
-        None,
-        EmbeddingVariable=embedding_variable.EmbeddingVariable,
-        MultiHashVariable=multihash.MultiHashVariable,
-        DynamicEmbeddingVariable=dynamic_dimension.DynamicDimensionVariable,
-    ),
-    _module(WORK_QUEUE_MODULE, work_queue.__doc__, WorkQueue=work_queue.WorkQueue),
-    _module(
-        DATA_FRAME_MODULE,
-        data_frame.__doc__,
-        DataFrame=data_frame.DataFrame,
-        to_sparse=data_frame.to_sparse,
-        unbatch_and_to_sparse=data_frame.unbatch_and_to_sparse,
-    ),
-    _module(
-        SAVER_MODULE,
-        None,
-        IncrementalSaver=IncrementalSaver,
-        _get_incremental_saver=incremental_saver_of,
-    ),
-    _CONFIGS,
-    _module(EMBEDDING_MODULE, None, config_pb2=_CONFIGS),
-):
-    replacements.implements(_module_of_names.__name__)(_module_of_names)
+def _add(entry: Replacement, implementation: Any) -> None:
+    replacements.add_entries([entry], {})
+    replacements.implements(entry.name)(implementation)
+
+
+def _in_class(owner: str, name: str) -> Replacement:
+    reason = "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`."
+    return Replacement(f"tf.compat.v1.{owner[len('tf.') :]}.{name}", Part.NAMES, reason, How.ADDED)
+
+
+def _in_namespace(name: str) -> Replacement:
+    path = name[len("tf.") :]
+    namespace = path.rpartition(".")[0]
+
+    def find_owners() -> list[types.ModuleType]:
+        return [*namespaces(namespace), *map(find_owner, _ALSO_IN.get(namespace or path, ()))]
+
+    reason = "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`."
+    return Replacement(name, Part.NAMES, reason, How.ADDED, find_owners=find_owners)
+
+
+def _new_module(module: types.ModuleType) -> Replacement:
+    names = ", ".join(f"`{name}`" for name in sorted(_contents(module)))
+    reason = f"Programs written for DeepRec import {names} from it."
+    return Replacement(module.__name__, Part.NAMES, reason, How.ADDED_MODULE)
+
+
+def _contents(module: types.ModuleType) -> Iterator[str]:
+    return (name for name in vars(module) if not name.startswith("__"))

@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
 
-
-@replacements.implements("tf.compat.v1.variable_scope.keep_weights")
 def keep_weights(self: tf.compat.v1.variable_scope, dtype: Any = tf.float32) -> tf.compat.v1.variable_scope:
     """Creates variables that the scope's layers request in a smaller dtype in `dtype`, and casts reads.
 

@@ -11,14 +11,14 @@ import tensorflow as tf
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.deeprec.adaptive import constant_initial_value
+from sparse_operation_kit.deeprec.fused_lookups import (
+    fused_embedding_lookup_sparse,
+    fused_safe_embedding_lookup_sparse,
+)
 from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.composed import clipped, composed, look_up_bags, look_up_rows
 from sparse_operation_kit.lookup.initial_rows import look_up_with_initial_rows
 from sparse_operation_kit.lookup.keys import as_keys
-from sparse_operation_kit.lookup.safe_lookups import (
-    fused_embedding_lookup_sparse,
-    fused_safe_embedding_lookup_sparse,
-)
 
 
 @replacements.implements("tf.nn.embedding_lookup")

@@ -1,6 +1,7 @@
 """Every public name in DeepRec's documents on embedding, and what this library has for it.
 
-The tables under "Every name" in docs/from-deeprec.md, and the errors for absent names, are made from it.
+The tables under "Every name" in docs/from-deeprec.md, what `installation` adds to TensorFlow, and the errors
+for absent names are made from it.
 """
 
 from __future__ import annotations
@@ -344,7 +345,13 @@ NAMES: Mapping[str, Sequence[Row]] = {
             "ranks hold the tables: [over ranks](#over-ranks)",
         ),
         Row(
-            ("tf.staged", "tf.make_prefetch_hook", "tf.train.mark_target_node"),
+            (
+                "tf.staged",
+                "tf.make_prefetch_hook",
+                "tf.train.mark_target_node",
+                "tensorflow.python.ops.prefetch.staged",
+                "tensorflow.python.ops.prefetch.make_prefetch_hook",
+            ),
             "same, but",
             "one thread computes batches, so that they keep their order; lookups in tables stay in the "
             "step. See [batches ahead of the step](deeprec-scripts.md#batches-ahead-of-the-step)",
@@ -382,7 +389,10 @@ NAMES: Mapping[str, Sequence[Row]] = {
             (
                 "tf.data.experimental.ParquetDataset",
                 "tf.data.experimental.DataFrame",
+                "tensorflow.python.data.experimental.ops.parquet_dataset_ops.DataFrame",
+                "tensorflow.python.data.experimental.ops.parquet_dataset_ops.ParquetDataset",
                 "tensorflow.python.data.experimental.ops.parquet_dataset_ops.read_parquet",
+                "tensorflow.python.data.experimental.ops.dataframe.DataFrame",
                 "tensorflow.python.data.experimental.ops.dataframe.to_sparse",
                 "tensorflow.python.data.experimental.ops.dataframe.unbatch_and_to_sparse",
             ),
@@ -429,6 +439,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             (
                 "tf.train.IncrementalSaver",
+                "tensorflow.python.training.incremental_saver.IncrementalSaver",
                 "tensorflow.python.training.incremental_saver._get_incremental_saver",
             ),
             "same, but",
@@ -442,6 +453,11 @@ NAMES: Mapping[str, Sequence[Row]] = {
         ),
     ),
 }
+
+
+def names_that_exist() -> list[str]:
+    """The full names that are not absent here."""
+    return [name for rows in NAMES.values() for row in rows if row.answer != ABSENT for name in row.names]
 
 
 def absent_names() -> dict[str, str]:

@@ -11,9 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import ops
-from sparse_operation_kit.core import deeprec_arithmetic
+from sparse_operation_kit.core.dialect import dialect
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.graph_keys import add_to_deeprec_collections
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import InitializerOption
 from sparse_operation_kit.core.storage_option import memory_of
@@ -116,10 +115,10 @@ def _create(
             trainable=trainable is None or trainable,
             admission=admission,
             eviction=eviction,
-            deeprec_arithmetic=deeprec_arithmetic.of_new_table(),
+            row_arithmetic=dialect().uses_row_arithmetic(),
             memory=memory,
         )
-        add_to_deeprec_collections(variable)
+        dialect().add_table(variable)
     # The variable has added itself to its own collections; these are the others, such as MODEL_VARIABLES.
     own = (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     ops.add_to_collections([name for name in collections or [] if name not in own], variable)

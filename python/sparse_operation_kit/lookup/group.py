@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -19,10 +18,10 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import ops, resource_variable_ops
-from sparse_operation_kit.core import graph_ops, replacements, row_lookup
+from sparse_operation_kit.core import graph_ops, row_lookup
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.dialect import dialect
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.core.table_device import check_same_device
 from sparse_operation_kit.lookup import recomputed, sharded
 from sparse_operation_kit.lookup.gradient_graph import (
@@ -333,12 +332,6 @@ def reading_only() -> Iterator[None]:
         _reads_only.reset(token)
 
 
-def _is_inference() -> bool:
-    """Returns whether this is a program for DeepRec that runs with DeepRec's `INFERENCE_MODE`."""
-    value = os.environ.get("INFERENCE_MODE", "").lower()
-    return value in ("1", "true") and replacements.is_installed(Part.DEEPREC_NAMES)
-
-
 @contextlib.contextmanager
 def looking_ahead() -> Iterator[None]:
     """Returns a context in which lookups are built so that the part that needs no rows can run ahead."""
@@ -353,7 +346,7 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
     who = f"Lookup in embedding variable '{variable.m_var_name}'"
     if not isinstance(training, (bool, np.bool_)) and not tf.is_tensor(training):
         raise TypeError(f"{who}: training must be a bool or a scalar bool tensor, not {training!r}")
-    tensor = tf.convert_to_tensor(False if _reads_only.get() or _is_inference() else training)
+    tensor = tf.convert_to_tensor(training if dialect().inserts_keys() and not _reads_only.get() else False)
     if tensor.dtype != tf.bool:
         raise TypeError(f"{who}: training is {tensor.dtype.name}, not bool")
     if not tensor.shape.is_compatible_with([]):

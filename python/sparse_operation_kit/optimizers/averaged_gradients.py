@@ -1,28 +1,25 @@
-"""Makes every optimizer of tf.compat.v1.train average its gradients over the ranks.
+"""Averages of gradients over the ranks.
 
-While `Part.COLLECTIVE_TRAINING` is installed, `compute_gradients`, and so `minimize`, average. Gradients of
-ordinary variables are averaged over the ranks. Gradients of embedding variables, which the exchange has
-summed, are divided by the number of ranks. If the loss is the mean over each rank's part of the batch, and
-all parts have the same size, the gradients equal those of one process on the whole batch. Norms of the
-gradients count all ranks' rows (`sharded_norms`). A `sok.DistributedOptimizer` combines its gradients by
-itself, and they are not averaged here.
+Gradients of ordinary variables are averaged over the ranks. Gradients of embedding variables, which the
+exchange has summed, are divided by the number of ranks. If the loss is the mean over each rank's part of the
+batch, and all parts have the same size, the gradients equal those of one process on the whole batch. Norms of
+the gradients count all ranks' rows (`sharded_norms`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import graph_ops, replacements
+from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.dialect import dialect
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
-from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.optimizers import apply_gradients
 from sparse_operation_kit.optimizers.combination import Pairs, combine, graphs_of, is_by_hand
 from sparse_operation_kit.optimizers.table_update import check_gradient
@@ -32,19 +29,6 @@ from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
 _averaged: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
 
-@replacements.implements("tf.compat.v1.train.Optimizer.compute_gradients")
-def _with_averages(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def compute_gradients(self, *args, **kwargs):
-        pairs = original(self, *args, **kwargs)
-        if is_by_hand() or communicator().size == 1 or tf.executing_eagerly():
-            return pairs
-        _averaged.update(graphs_of(pairs))
-        return average(pairs, self.get_name())
-
-    return compute_gradients
-
-
 def average(pairs: Pairs, prefix: str) -> Pairs:
     """Averages gradients over the ranks.
 
@@ -52,6 +36,7 @@ def average(pairs: Pairs, prefix: str) -> Pairs:
       pairs: pairs of a gradient or None and its variable.
       prefix: prefix of the collectives' names, the same on all ranks.
     """
+    _averaged.update(graphs_of(pairs))
     combined = combine(pairs, prefix, average=True, sparse_as_dense=False)
     return [
         (divided(gradient), variable)
@@ -76,7 +61,7 @@ def _prepared(optimizer: Any, pairs: Sequence, are_averaged: bool) -> Sequence:
     """Refuses gradients that were not averaged, as ordinary variables would then differ between ranks.
 
     If the program says that it has averaged them, those of tables are averaged here, except those that
-    `compute_gradients` has averaged: the exchange has summed them, and Horovod cannot average them.
+    `average` has averaged: the exchange has summed them, and Horovod cannot average them.
     """
     if communicator().size == 1 or is_by_hand() or isinstance(optimizer, OptimizerWrapper):
         return pairs
@@ -87,7 +72,7 @@ def _prepared(optimizer: Any, pairs: Sequence, are_averaged: bool) -> Sequence:
     if graphs and all(graph in _averaged for graph in graphs):
         return pairs
     has_gradients = any(gradient is not None for gradient, _ in well_formed)
-    if has_gradients and replacements.is_installed(Part.COLLECTIVE_TRAINING):
+    if has_gradients and dialect().averages_gradients():
         raise ValueError(
             "These gradients were not averaged over the ranks: take them from compute_gradients of an"
             " optimizer, or pass them through combine_gradients of a sok.DistributedOptimizer first. If the"

@@ -49,8 +49,8 @@ class KnownOptimizer:
       differs_by_table: whether the hyper-parameters of a step differ between tables; `update` then takes the
         optimizer, a table and its gradient.
       for_tables_only: whether `update` takes embedding variables only, and no dense tables of TensorFlow's.
-      deeprec_rules: maps rules to those that take their place, with the same hyper-parameters, in tables with
-        DeepRec's arithmetic (`core.deeprec_arithmetic`).
+      row_rules: maps rules to those that take their place, with the same hyper-parameters, in tables with
+        `row_arithmetic`.
     """
 
     public_name: str
@@ -62,11 +62,11 @@ class KnownOptimizer:
     create_shared_state: Callable[[Any, Sequence[tf.Variable]], None] = _no_shared_state
     differs_by_table: bool = False
     for_tables_only: bool = False
-    deeprec_rules: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    row_rules: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def rule_for(self, rule: str, variable: tf.Variable) -> str:
         """Returns the rule that trains an embedding variable where the class asks for `rule`."""
-        return self.deeprec_rules.get(rule, rule) if variable.deeprec_arithmetic else rule
+        return self.row_rules.get(rule, rule) if variable.row_arithmetic else rule
 
     def make(self, rule: str, learning_rate: float | tf.Tensor) -> Any:
         """Creates an optimizer of the class that trains tables by `rule`."""

@@ -147,13 +147,13 @@ def entries() -> list[KnownOptimizer]:
             "FtrlOptimizer",
             ftrl,
             {"ftrl": {"l1_regularization_strength": 0.01, "l2_shrinkage_regularization_strength": 0.05}},
-            {"slots": {"accum": "accumulator"}, "deeprec_rules": {"ftrl": "group_ftrl"}},
+            {"slots": {"accum": "accumulator"}, "row_rules": {"ftrl": "group_ftrl"}},
         ),
         (
             "AdamOptimizer",
             adam,
             {"adam": {}},
-            {"create_shared_state": create_beta_powers, "deeprec_rules": {"adam": "lazy_adam"}},
+            {"create_shared_state": create_beta_powers, "row_rules": {"adam": "lazy_adam"}},
         ),
     )
     return [

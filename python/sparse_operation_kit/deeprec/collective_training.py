@@ -1,8 +1,12 @@
-"""Gives ordinary variables rank 0's initial values: their initializers broadcast the values they assign.
+"""Collective training: all ranks begin with the same ordinary variables, and train them alike.
 
-This affects variables that are created while `Part.COLLECTIVE_TRAINING` is installed. Every rank has to run
-the initializers of the same variables, as global_variables_initializer does. Local variables and variables of
-strings are not broadcast.
+While `Part.COLLECTIVE_TRAINING` is installed,
+
+- the initializers of ordinary variables that are created broadcast rank 0's values. Every rank has to run the
+  initializers of the same variables, as global_variables_initializer does. Local variables and variables of
+  strings are not broadcast;
+- `compute_gradients`, and so `minimize`, of every optimizer of tf.compat.v1.train average gradients over the
+  ranks. A `sok.DistributedOptimizer` combines its gradients by itself, and they are not averaged here.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ import tensorflow as tf
 from sparse_operation_kit.compat.internals import trackable
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.optimizers.averaged_gradients import average
+from sparse_operation_kit.optimizers.combination import is_by_hand
 
 _VARIABLES = "tensorflow.python.ops"
 
@@ -53,3 +59,15 @@ def _of_rank_0(initial_value: Any, dtype: tf.DType | None) -> Any:
     shared = communicator().broadcast(value, 0, f"initial_value.{scope}")
     shared.set_shape(value.shape)
     return shared
+
+
+@replacements.implements("tf.compat.v1.train.Optimizer.compute_gradients")
+def _with_averages(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def compute_gradients(self, *args, **kwargs):
+        pairs = original(self, *args, **kwargs)
+        if is_by_hand() or communicator().size == 1 or tf.executing_eagerly():
+            return pairs
+        return average(pairs, self.get_name())
+
+    return compute_gradients

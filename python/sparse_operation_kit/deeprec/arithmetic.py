@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.deeprec.replacement_entries import Part
 
 _logger = logging.getLogger(__name__)
 # What the program has chosen; None: DeepRec's arithmetic if DeepRec's names are installed.
@@ -63,13 +63,13 @@ def forget_choice() -> None:
 
 def uses_deeprec_arithmetic() -> bool:
     """Returns whether tables that DeepRec's functions make now have DeepRec's arithmetic."""
-    return replacements.is_installed(Part.DEEPREC_NAMES) if _chosen is None else _chosen
+    return replacements.is_installed(Part.NAMES) if _chosen is None else _chosen
 
 
 def of_new_table() -> bool:
     """Returns `uses_deeprec_arithmetic()` for a table that is being made, and logs the result once."""
     uses = uses_deeprec_arithmetic()
-    if uses not in _told and (uses or replacements.is_installed(Part.DEEPREC_NAMES)):
+    if uses not in _told and (uses or replacements.is_installed(Part.NAMES)):
         _told.add(uses)
         _logger.warning(_MESSAGES[uses])
     return uses
