@@ -33,6 +33,14 @@ def test_a_run_leaves_a_table_results_events_and_a_picture(tmp_path, capsys, dat
     assert any(path.name.startswith("events.out.tfevents") for path in (tmp_path / "out").iterdir())
 
 
+def test_evaluations_within_epochs(tmp_path):
+    # 10 steps per epoch. The end of an epoch is evaluated once, though the last evaluation may be due there.
+    flags = [*SMALL, *data_flags("census", tmp_path), "--output_dir", str(tmp_path / "out")]
+    assert train([*flags, "--evaluate_every", "5", "--max_steps", "18"]) == 0
+    evaluations = results_of(tmp_path / "out")["evaluations"]
+    assert [(entry["epoch"], entry["step"]) for entry in evaluations] == [(1, 5), (1, 10), (2, 15), (2, 18)]
+
+
 def test_max_steps_ends_the_run(tmp_path):
     flags = [
         *SMALL,

@@ -17,7 +17,7 @@ EXACT += ["--batch_size", "96"]
 RUNS = {
     2: {
         ("movielens", "sok"): ["--model", "wide_and_deep", "--embedding_l2", "0.01"],
-        ("criteo", "tensorflow"): ["--model", "dcn_v2"],
+        ("criteo", "tensorflow"): ["--model", "dcn_v2", "--evaluate_every", "2"],
     },
     3: {("census", "sok"): ["--model", "dlrm"], ("movielens", "tensorflow"): ["--model", "dlrm"]},
 }

@@ -142,6 +142,7 @@ def training_settings(flags: argparse.Namespace) -> TrainingSettings:
         batch_size=flags.batch_size,
         epochs=flags.epochs,
         max_steps=flags.max_steps,
+        evaluate_every=flags.evaluate_every,
         optimizer=flags.optimizer,
         learning_rate=flags.learning_rate,
         embedding_l2=flags.embedding_l2,

@@ -25,13 +25,14 @@ class Defaults:
     embedding_l2: float
     learning_rate: float
     tensorflow_rows: int  # rows per table with `--tables tensorflow`
+    evaluate_every: int | None = None  # steps; None: only at the end of each epoch
 
 
 DEFAULTS = {
     "movielens": Defaults(10, 512, 16, (64, 32), 0.5, 5e-2, 2e-3, 1 << 16),
     "census": Defaults(8, 256, 8, (64, 32), 0.2, 1e-4, 1e-3, 1 << 15),
     "criteo": Defaults(1, 1024, 16, (128, 64), 0.0, 1e-5, 1e-3, 1 << 20),
-    "synthetic": Defaults(1, 2048, 16, (128, 64), 0.0, 1e-5, 3e-3, 1 << 20),
+    "synthetic": Defaults(1, 2048, 16, (128, 64), 0.0, 1e-5, 3e-3, 1 << 20, evaluate_every=70),
 }
 
 # Models that need other settings. DLRM's input is mainly products of embeddings, and a larger network would
@@ -144,6 +145,12 @@ def _add_training_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--epochs", type=_at_least(1))
     add("--max_steps", type=_at_least(1), help="stop after so many steps (default: no limit)")
+    add(
+        "--evaluate_every",
+        type=_at_least(1),
+        metavar="STEPS",
+        help="also evaluate after so many steps (default: after each epoch; synthetic: 70)",
+    )
     add("--batch_size", type=_at_least(1), help="samples per step over all ranks")
     add("--optimizer", choices=OPTIMIZERS, default="lazy_adam", help="default: %(default)s")
     add("--learning_rate", type=_number_in(0, float("inf")))

@@ -1,4 +1,4 @@
-"""The training loop: epochs of steps in a session, and held-out metrics after each epoch.
+"""The training loop: epochs of steps in a session, and held-out metrics during and after each epoch.
 
 Every rank runs this loop. Its decisions (is there more data, was Ctrl-C pressed) are based on sums over
 ranks, so that all ranks take the same steps. If a rank left out a step, the others would wait for it.
@@ -39,6 +39,7 @@ class TrainingSettings:
     learning_rate: float
     embedding_l2: float  # factor of the squared norm of the looked-up embeddings, mean over the batch
     seed: int
+    evaluate_every: int | None = None  # steps between evaluations; None: only at the end of each epoch
 
 
 class _Status(NamedTuple):
@@ -116,30 +117,46 @@ class Trainer:
                 for epoch in range(1, self._settings.epochs + 1):
                     history.epoch = epoch
                     self._run_epoch(run)
-                    self._evaluate(run)
                     bad_lines.merge(self._ranks.objects(bad_lines.own_entries()))
-                    if history.interrupted or self._reached_limit(history):
+                    if self._is_over(history):
                         break
             finally:
                 history.seconds = run.seconds()
 
-    def _reached_limit(self, history: History) -> bool:
-        return self._settings.max_steps is not None and len(history.losses) >= self._settings.max_steps
+    def _is_over(self, history: History) -> bool:
+        limit = self._settings.max_steps
+        return history.interrupted or (limit is not None and len(history.losses) >= limit)
+
+    def _evaluation_is_due(self, history: History) -> bool:
+        every = self._settings.evaluate_every
+        last = history.evaluations[-1].step if history.evaluations else 0
+        return every is not None and len(history.losses) - last >= every
 
     def _run_epoch(self, run: _Run) -> None:
+        """Trains on all batches. Evaluates when that is due, and at the end."""
         history = run.history
         # A different order for each epoch and seed.
         feeds = self._source.start_training(run.session, self._settings.seed * 1_000_003 + history.epoch)
-        status, _ = self._run(run, feeds, [])
-        while status.more and not history.interrupted and not self._reached_limit(history):
-            step_start = run.seconds()
-            status, (loss, _) = self._run(run, feeds, [self._loss, self._step])
-            now = run.seconds()
-            history.training_seconds += now - step_start
-            history.samples += status.samples
-            history.losses.append(StepLoss(len(history.losses) + 1, now, float(loss)))
-            run.progress.advance(status.samples, float(loss), history.epoch)
-            run.watch(history)
+        more = self._run(run, feeds, [])[0].more
+        while True:
+            while more and not self._is_over(history) and not self._evaluation_is_due(history):
+                more = self._train(run, feeds)
+            self._evaluate(run)
+            if not more or self._is_over(history):
+                return
+
+    def _train(self, run: _Run, feeds: dict[tf.Tensor, Any]) -> int:
+        """Runs a step; returns the number of ranks with another batch."""
+        history = run.history
+        start = run.seconds()
+        status, (loss, _) = self._run(run, feeds, [self._loss, self._step])
+        now = run.seconds()
+        history.training_seconds += now - start
+        history.samples += status.samples
+        history.losses.append(StepLoss(len(history.losses) + 1, now, float(loss)))
+        run.progress.advance(status.samples, float(loss), history.epoch)
+        run.watch(history)
+        return status.more
 
     def _evaluate(self, run: _Run) -> None:
         results = self._held_out_results(run)
@@ -156,7 +173,8 @@ class Trainer:
         )
         run.history.evaluations.append(evaluation)
         run.progress.say(
-            f"epoch {evaluation.epoch}: held-out AUC {evaluation.auc:.4f}, log-loss {evaluation.log_loss:.4f}"
+            f"epoch {evaluation.epoch}, step {evaluation.step}: held-out AUC {evaluation.auc:.4f}, "
+            f"log-loss {evaluation.log_loss:.4f}"
         )
         run.watch(run.history)
 
