@@ -14,7 +14,7 @@ from sparse_operation_kit import compat
 
 # In Bazel's runfiles and in a checkout, the documents are one level above this file.
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Those whose programs v1_programs_test runs; documentation_test runs the others'.
 OF_OTHER_LIBRARIES = ("README.md", "from-sok.md", "from-deeprec.md")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 PACKAGE = "sparse_operation_kit"
 
 # The folders and modules of the package in each layer, lowest first. A module may import from lower layers
-# and from its own folder. docs/design.md says what the layers are for.
+# and from its own folder. python/README.md says what the layers are for.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "newer_python"),
     ("compat", "native"),
@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # TensorFlow's private modules, and the only folder of the package that imports them.
 PRIVATE = ("tensorflow.core", "tensorflow.python")
 MAY_IMPORT_PRIVATE = "compat"
-# Allowed imports from a lower layer to a higher one, (importer, imported). docs/design.md gives the reasons.
+# Allowed imports from a lower layer to a higher one, (importer, imported). python/README.md gives the reasons.
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
 Imports = Mapping[str, Mapping[str, int]]
