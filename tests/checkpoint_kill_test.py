@@ -18,7 +18,7 @@ import harness
 import killed_training
 import ranks
 import saved_files
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 KILLS = int(os.environ.get("SOK_TEST_KILLS", "12"))
 RANK_KILLS = int(os.environ.get("SOK_TEST_RANK_KILLS", "4"))

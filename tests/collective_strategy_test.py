@@ -10,8 +10,8 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.compat.internals import RefVariable
-from sparse_operation_kit.core import initialize
 from sparse_operation_kit.deeprec import collective
+from sparse_operation_kit.ranks import initialize
 
 v1 = tf.compat.v1
 

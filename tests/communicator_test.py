@@ -9,8 +9,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
-from sparse_operation_kit.core import communicator as module
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks import communicator as module
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 @pytest.fixture(autouse=True)

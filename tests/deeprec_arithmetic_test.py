@@ -12,9 +12,9 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import deeprec
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.checkpoint import cli
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.deeprec import arithmetic
 from sparse_operation_kit.lookup import group
 

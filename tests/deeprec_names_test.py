@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from sparse_operation_kit import EmbeddingVariable, compat, deeprec
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import How
 from sparse_operation_kit.compat import namespaces
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import How
 from sparse_operation_kit.deeprec.names import ABSENT, NAMES, absent_names
 from sparse_operation_kit.deeprec.replacement_entries import (
     LATE_OWNERS_OF_ABSENT_NAMES,
@@ -371,7 +371,7 @@ def names():
 names()  # has lazy modules loaded
 before = names()
 import sparse_operation_kit.deeprec as deeprec
-from sparse_operation_kit.core.replacement_table import How
+from sparse_operation_kit.changes.replacement_table import How
 from sparse_operation_kit.deeprec.replacement_entries import TABLE, Part
 
 # Functions that get DeepRec's arguments.

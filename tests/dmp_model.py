@@ -9,8 +9,8 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import dist_model_parallel as dmp
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel.keras import keras
+from sparse_operation_kit.ranks.communicator import communicator
 
 # TensorFlow 1.15 executes eagerly, and makes resource variables, only if it is asked to.
 tf.compat.v1.enable_v2_behavior()

@@ -13,7 +13,7 @@ import optimizer_tables
 import ranks
 from document_snippets import DOCUMENTS, OF_OTHER_LIBRARIES, ROOT, blocks, run
 from sparse_operation_kit import compat
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.changes import replacements
 
 # v1_programs_test runs the others.
 PYTHON = [block for block in blocks("python") if not block[0].startswith(OF_OTHER_LIBRARIES)]

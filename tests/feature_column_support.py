@@ -8,8 +8,8 @@ import tensorflow as tf
 from tensorflow.python.feature_column import feature_column
 
 from sparse_operation_kit import compat, feature_columns
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 
 fc = tf.compat.v1.feature_column
 input_layer = fc.input_layer

@@ -18,7 +18,7 @@ from feature_column_support import (
     strings,
 )
 from sparse_operation_kit import compat, feature_columns
-from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
+from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption
 
 pytestmark = pytest.mark.cases_on_gpu(1)
 

@@ -23,10 +23,10 @@ from feature_column_support import (
     strings,
 )
 from sparse_operation_kit import feature_columns
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
-from sparse_operation_kit.core.replacement_table import Part
-from sparse_operation_kit.core.storage_option import StorageOption, StorageType
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
+from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption
+from sparse_operation_kit.tables.storage_option import StorageOption, StorageType
 
 originals_afterwards = support.originals_afterwards
 

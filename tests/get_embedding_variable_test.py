@@ -9,7 +9,7 @@ from tensorflow.python.framework import kernels
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit.core import initialize
+from sparse_operation_kit.ranks import initialize
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 

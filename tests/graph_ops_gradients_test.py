@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from graph_ops_groups import GROUPS, LAYOUTS, Model, are_same, divided, make_table, only
 from same_length import zip_equal
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1

@@ -7,7 +7,7 @@ import pytest
 
 import sparse_operation_kit as sok
 from sparse_operation_kit.compat.internals import op_definition
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 
 PACKAGE = pathlib.Path(sok.__file__).parent
 
@@ -28,7 +28,7 @@ def test_types_are_those_of_registered_ops():
 
 # Strings that equal the type of an op of the library, but do not mean the op.
 NOT_TYPES = {
-    ("core/initialize.py", "SokInit"): "the name of the op whose tensor sok.Init returns",
+    ("ranks/initialize.py", "SokInit"): "the name of the op whose tensor sok.Init returns",
 }
 
 
@@ -53,7 +53,7 @@ def test_no_other_module_reads_ops_by_type_or_position():
     assert len(files) > 100
     for file in files:
         path = file.relative_to(PACKAGE).as_posix()
-        if path != "core/graph_ops.py":
+        if path != "graphs/graph_ops.py":
             breaches += _breaches(ast.parse(file.read_text()), path)
     assert breaches == []
 

@@ -10,7 +10,7 @@ import sparse_operation_kit as sok
 from graph_ops_groups import DIMS, GROUPS, LAYOUTS, NUM_BAGS, Model, are_same, divided, flat, make_table, only
 from same_length import zip_equal
 from sparse_operation_kit import native
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1

@@ -21,7 +21,7 @@ from tensorflow.core.protobuf import rewriter_config_pb2
 import device_of_tests  # noqa: F401 - before the library
 import saved_files
 import sparse_operation_kit as sok
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 GLOBAL_BATCH_SIZE = 48  # a multiple of 1, 2, 3 and 4 ranks
 SEED = 1

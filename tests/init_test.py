@@ -7,7 +7,7 @@ from tensorflow.python.eager import context
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit.core import initialize
+from sparse_operation_kit.ranks import initialize
 
 pytestmark = pytest.mark.cases_on_gpu(1)
 

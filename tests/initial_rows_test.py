@@ -11,7 +11,7 @@ import tensorflow as tf
 import forked
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit.core import initialize
+from sparse_operation_kit.ranks import initialize
 
 pytestmark = pytest.mark.cases_on_gpu(1)
 

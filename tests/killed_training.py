@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
 train = tf.compat.v1.train

@@ -13,8 +13,8 @@ import optimizer_parity
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import compat
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 

@@ -9,7 +9,7 @@ import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import experiment
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 SIZE = 3
 DIM = 2

@@ -13,7 +13,7 @@ from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit import compat, deeprec
 from sparse_operation_kit import dist_model_parallel as dmp
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 train = tf.compat.v1.train
 Distributed = sok.DistributedOptimizer

@@ -16,7 +16,7 @@ import ranks
 import saved_files
 import sparse_operation_kit as sok
 from device_of_tests import sized
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 train = tf.compat.v1.train
 DIM = 3

@@ -11,8 +11,8 @@ import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import deeprec
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.deeprec import collective
+from sparse_operation_kit.ranks.communicator import communicator
 
 v1 = tf.compat.v1
 train = v1.train

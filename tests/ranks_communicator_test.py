@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import ranks
 from same_length import zip_equal
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 MOVED_DTYPES = [
     tf.float16,

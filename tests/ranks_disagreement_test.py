@@ -10,8 +10,8 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
 
 KEYS = [1, 2, 3]
 

@@ -10,8 +10,8 @@ import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit import compat
-from sparse_operation_kit.core import initialize
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks import initialize
+from sparse_operation_kit.ranks.communicator import communicator
 
 train = tf.compat.v1.train
 LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer

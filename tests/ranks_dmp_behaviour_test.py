@@ -13,9 +13,9 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit import dist_model_parallel as dmp
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 from sparse_operation_kit.dist_model_parallel.keras import keras
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
 
 train = tf.compat.v1.train
 FIT_STEPS = 5

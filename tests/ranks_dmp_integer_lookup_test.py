@@ -7,7 +7,7 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit.dist_model_parallel as dmp
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 # TensorFlow 1.15 executes eagerly only if it is asked to.
 tf.compat.v1.enable_v2_behavior()

@@ -8,7 +8,7 @@ import pytest
 import dmp_model
 import ranks
 from same_length import zip_equal
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 STEPS = 12
 

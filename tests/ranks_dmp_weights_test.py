@@ -16,7 +16,7 @@ import ranks
 from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit import dist_model_parallel as dmp
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 def check_weights(folder):

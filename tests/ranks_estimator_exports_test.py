@@ -9,7 +9,7 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 if not hasattr(tf, "estimator"):
     pytest.skip(f"TensorFlow {tf.__version__} has no Estimator", allow_module_level=True)

@@ -11,7 +11,7 @@ from same_length import zip_equal
 from sparse_operation_kit import experiment as sok
 from sparse_operation_kit.checkpoint import open_checkpoint, problems
 from sparse_operation_kit.compat.tensors import with_values
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 # The numbers of rows are not multiples of the numbers of ranks.
 ROWS, DIMS, COMBINERS = (17, 7, 11), (3, 5, 1), ("sum", "mean", "sum")

@@ -12,11 +12,11 @@ import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit import compat, deeprec
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.deeprec.replacement_entries import Part as DeepRecPart
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
 
 deeprec.uninstall()  # importing it has installed its names
 v1 = tf.compat.v1

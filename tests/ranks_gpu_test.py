@@ -12,8 +12,8 @@ import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import native
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
 
 v1 = tf.compat.v1
 CPU, GPU = "/CPU:0", "/GPU:0"

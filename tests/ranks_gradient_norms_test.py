@@ -11,10 +11,11 @@ import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit import compat
-from sparse_operation_kit.core import initialize, replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks import initialize
+from sparse_operation_kit.ranks.communicator import communicator
 
 v1 = tf.compat.v1
 train = v1.train

@@ -10,7 +10,7 @@ import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import compat
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 train = tf.compat.v1.train
 STEPS = 5

@@ -6,8 +6,8 @@ import tensorflow as tf
 import ranks
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
-from sparse_operation_kit.core import initialize
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks import initialize
+from sparse_operation_kit.ranks.communicator import communicator
 
 SIZE = 3
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
-from sparse_operation_kit.core import initialize
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks import initialize
 
 RANKS = 3
 DIRECT_ROWS = 12

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import ranks
 import sparse_operation_kit as sok
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 def _train(with_table):

@@ -17,10 +17,10 @@ import sparse_operation_kit.deeprec as deeprec
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
 from sparse_operation_kit import experiment
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.deeprec.replacement_entries import Part
 from sparse_operation_kit.dist_model_parallel.keras import keras
+from sparse_operation_kit.ranks.communicator import communicator
 
 v1 = tf.compat.v1
 feature_column = tf.feature_column

@@ -10,7 +10,7 @@ import ranks
 import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import prefix_lock
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
 
 

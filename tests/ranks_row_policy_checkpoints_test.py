@@ -9,7 +9,7 @@ import harness
 import ranks
 from row_policy_model import CASES, DEFAULT, Trained, batches_of_keys
 from row_policy_reference import ReferenceTable
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 train = tf.compat.v1.train
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
 
 DIM = 3
 KEYS = np.unique(np.concatenate([harness.HOSTILE_KEYS, np.arange(5000, dtype=np.int64) * 7 - 9000]))

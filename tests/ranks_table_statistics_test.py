@@ -11,9 +11,9 @@ import harness
 import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
 
 v1 = tf.compat.v1
 STEPS = 6

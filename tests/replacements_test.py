@@ -11,8 +11,8 @@ import harness
 import sparse_operation_kit as sok
 import sparse_operation_kit.deeprec  # noqa: F401 - registers what it and the feature columns replace
 from sparse_operation_kit import compat
-from sparse_operation_kit.core import replacements, reversible_change
-from sparse_operation_kit.core.replacement_table import (
+from sparse_operation_kit.changes import replacements, reversible_change
+from sparse_operation_kit.changes.replacement_table import (
     OF_EMBEDDING_VARIABLES,
     How,
     Part,

@@ -136,8 +136,8 @@ def test_a_name_that_is_missing_is_found(tmp_path):
 
 def test_what_is_replaced_exists():
     import sparse_operation_kit.deeprec  # noqa: F401 - adds its entries
-    from sparse_operation_kit.core import replacements
-    from sparse_operation_kit.core.replacement_table import How
+    from sparse_operation_kit.changes import replacements
+    from sparse_operation_kit.changes.replacement_table import How
 
     for entry in replacements.entries():
         if entry.how in (How.WRAPPED, How.DISPATCHED) and entry.is_needed(compat.VERSION):

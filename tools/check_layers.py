@@ -24,17 +24,19 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "newer_python"),
     ("compat", "native"),
     ("kit_lib",),
-    ("core",),
+    ("changes", "graphs"),
+    ("ranks",),
+    ("tables",),
     ("lookup",),
     ("checkpoint", "optimizers"),
     ("saver",),
     ("embeddings", "feature_columns", "tf"),
-    ("deeprec", "dist_model_parallel", "experiment"),
+    ("core", "deeprec", "dist_model_parallel", "experiment"),
 )
 # TensorFlow's private modules, and the only folder of the package that imports them.
 PRIVATE = ("tensorflow.core", "tensorflow.python")
 MAY_IMPORT_PRIVATE = "compat"
-# Allowed imports from a lower layer to a higher one, (importer, imported). python/README.md gives the reasons.
+# Allowed imports from a lower layer to a higher one, (importer, imported). python/README.md has the reasons.
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
 Imports = Mapping[str, Mapping[str, int]]

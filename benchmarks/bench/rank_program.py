@@ -23,7 +23,7 @@ from bench.plain_alltoall import PlainAlltoallSide
 from bench.ranks_report import Row
 from bench.ranks_timing import interleaved
 from bench.sides import SokSide, Targets
-from sparse_operation_kit.core.exchange_statistics import exchange_statistics
+from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
 
 import horovod.tensorflow as hvd  # isort: skip - after TensorFlow's flags are set
 

@@ -19,8 +19,8 @@ from bench import ids, rank_flags
 from bench.axes import Bags
 from bench.inputs import RotatingBatches
 from bench.ranks_timing import interleaved
-from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
 
 MODES = ("rows", "sums")
 

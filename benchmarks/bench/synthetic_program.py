@@ -21,7 +21,7 @@ from bench.ranks_timing import interleaved
 from bench.session_config import session_config
 from bench.synthetic_models import MODELS, Model, Sizes, draw_ids
 from sparse_operation_kit import native
-from sparse_operation_kit.core.exchange_statistics import exchange_statistics
+from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
 
 import horovod.tensorflow as hvd  # isort: skip - after TensorFlow's flags are set
 

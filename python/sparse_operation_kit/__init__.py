@@ -5,40 +5,40 @@ the rows in place. Call `sok.Init` before you create tables. The layers are `Dis
 `All2AllDenseEmbedding`; the optimizers of `tf.compat.v1.train` train them.
 """
 
-from sparse_operation_kit import experiment, kit_lib, optimizers, tf
+from sparse_operation_kit import core, experiment, kit_lib, optimizers, tf
 from sparse_operation_kit._version import __version__
-from sparse_operation_kit.core import meta_graphs as _meta_graphs  # noqa: F401 - registers functions
-from sparse_operation_kit.core import variable_functions as _variable_functions  # noqa: F401 - the same
-from sparse_operation_kit.core.broadcast import (
+from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
+from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
+from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
+from sparse_operation_kit.graphs.graph_keys import GraphKeys
+from sparse_operation_kit.lookup.embedding_lookup import (
+    group_embedding_lookup,
+    group_embedding_lookup_sparse,
+)
+from sparse_operation_kit.lookup.prefetch import LookupPrefetch
+from sparse_operation_kit.optimizers.context_scope import OptimizerScope
+from sparse_operation_kit.optimizers.distributed import DistributedOptimizer
+from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
+from sparse_operation_kit.ranks.initialize import Init
+from sparse_operation_kit.saver import IncrementalCheckpointHook, Saver, init_from_checkpoint
+from sparse_operation_kit.tables import meta_graphs as _meta_graphs  # noqa: F401 - registers functions
+from sparse_operation_kit.tables import variable_functions as _variable_functions  # noqa: F401 - the same
+from sparse_operation_kit.tables.broadcast import (
     BroadcastGlobalVariablesHook,
     broadcast_global_variables,
     broadcast_variables,
 )
-from sparse_operation_kit.core.context_scope import OptimizerScope
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
-from sparse_operation_kit.core.graph_keys import GraphKeys
-from sparse_operation_kit.core.initialize import Init
-from sparse_operation_kit.core.row_policies import (
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
+from sparse_operation_kit.tables.row_policies import (
     CBFFilter,
     CounterFilter,
     GlobalStepEvict,
     InitializerOption,
     L2WeightEvict,
 )
-from sparse_operation_kit.core.table_statistics import TableStatistics, table_statistics
-from sparse_operation_kit.core.table_summary_hook import TableSummaryHook
-from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
-from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
-from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
-from sparse_operation_kit.lookup.embedding_lookup import (
-    group_embedding_lookup,
-    group_embedding_lookup_sparse,
-)
-from sparse_operation_kit.lookup.prefetch import LookupPrefetch
-from sparse_operation_kit.optimizers.distributed import DistributedOptimizer
-from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
-from sparse_operation_kit.saver import IncrementalCheckpointHook, Saver, init_from_checkpoint
+from sparse_operation_kit.tables.table_statistics import TableStatistics, table_statistics
+from sparse_operation_kit.tables.table_summary_hook import TableSummaryHook
 
 __all__ = [
     "L2WeightEvict",
@@ -63,6 +63,7 @@ __all__ = [
     "__version__",
     "broadcast_global_variables",
     "broadcast_variables",
+    "core",
     "experiment",
     "get_embedding",
     "get_embedding_variable",

@@ -21,9 +21,9 @@ from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
 from sparse_operation_kit.checkpoint.writer import write_for_serving
 from sparse_operation_kit.compat.internals import saved_model_pb2
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.row_policies import CounterFilter, InitializerOption
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.row_policies import CounterFilter, InitializerOption
 
 
 def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:

@@ -14,15 +14,6 @@ module has the same functions and classes, for use without the names in `tf`.
 
 from typing import Any
 
-from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
-from sparse_operation_kit.core.row_policies import (
-    CBFFilter,
-    CounterFilter,
-    GlobalStepEvict,
-    InitializerOption,
-    L2WeightEvict,
-)
-from sparse_operation_kit.core.storage_option import CacheStrategy, StorageOption, StorageType
 from sparse_operation_kit.deeprec import installation
 from sparse_operation_kit.deeprec.absent_names import error_in_this_package
 from sparse_operation_kit.deeprec.adaptive import adaptive_embedding_lookup_sparse
@@ -60,6 +51,15 @@ from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup_sparse,
 )
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
+from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
+from sparse_operation_kit.tables.row_policies import (
+    CBFFilter,
+    CounterFilter,
+    GlobalStepEvict,
+    InitializerOption,
+    L2WeightEvict,
+)
+from sparse_operation_kit.tables.storage_option import CacheStrategy, StorageOption, StorageType
 
 __all__ = [
     "AdagradDecayOptimizer",

@@ -9,7 +9,7 @@ import re
 import types
 from typing import Any
 
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.deeprec.names import absent_names
 from sparse_operation_kit.deeprec.replacement_entries import (
     LATE_OWNERS_OF_ABSENT_NAMES,

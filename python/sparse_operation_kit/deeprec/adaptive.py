@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.initial_rows import look_up_with_initial_rows
 from sparse_operation_kit.lookup.keys import as_keys
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 # The initial value of rows in tables for adaptive embedding, which no trained row has.
 INITIAL_VALUE = float(np.finfo(np.float32).min)

@@ -10,7 +10,6 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import columns_v1, columns_v2
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.deeprec.adaptive import INITIAL_VALUE, adaptive_rows
 from sparse_operation_kit.feature_columns.categorical_column import (
     UNBOUNDED,
@@ -19,6 +18,7 @@ from sparse_operation_kit.feature_columns.categorical_column import (
 from sparse_operation_kit.feature_columns.scopes import current_masks, current_training
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
 from sparse_operation_kit.lookup import bags
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 # The names of the variable whose rows ids share, and of that of ids with own rows.
 _SHARED = "shared_embedding_weights"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.deeprec.replacement_entries import Part
 
 _logger = logging.getLogger(__name__)

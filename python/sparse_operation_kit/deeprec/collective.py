@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.replacement_table import Part as OwnPart
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part as OwnPart
 from sparse_operation_kit.deeprec import exported_model
 from sparse_operation_kit.deeprec.replacement_entries import Part
+from sparse_operation_kit.ranks.communicator import communicator
 
 _logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import alone, communicator
 from sparse_operation_kit.deeprec.exported_model import own_its_tables
 from sparse_operation_kit.lookup.group import reading_only
+from sparse_operation_kit.ranks.communicator import alone, communicator
 
 # DeepRec arguments that are not needed, because batches may have any size.
 _UNUSED = ("train_drop_remainder", "eval_drop_remainder", "predict_drop_remainder")

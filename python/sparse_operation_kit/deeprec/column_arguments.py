@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat import notices
-from sparse_operation_kit.core import replacements
 from sparse_operation_kit.deeprec.adaptive_column import AdaptiveCategoricalColumn, AdaptiveEmbeddingColumn
 from sparse_operation_kit.deeprec.multihash_column import (
     MultiHashCategoricalColumn,

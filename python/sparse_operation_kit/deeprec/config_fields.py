@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.deeprec.replacement_entries import CONFIG_MESSAGES
 
 _logger = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
 from sparse_operation_kit.lookup.composed import ComposedTable
 from sparse_operation_kit.lookup.group import RaggedLookup, lookup_group
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
 
 
 class DynamicDimensionVariable(ComposedTable):

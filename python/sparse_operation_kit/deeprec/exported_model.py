@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import graph_ops
-from sparse_operation_kit.core.communicator import alone, communicator
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.group import reading_only
+from sparse_operation_kit.ranks.communicator import alone, communicator
 
 
 def own_its_tables(graph: tf.Graph) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.saver import IncrementalCheckpointHook
 from sparse_operation_kit.saver.incremental_hook import tables_of_graph
 

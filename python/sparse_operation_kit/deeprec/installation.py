@@ -9,9 +9,9 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import How, Replacement, find_owner
 from sparse_operation_kit.compat.namespaces import namespaces
-from sparse_operation_kit.core import embedding_variable, replacements
-from sparse_operation_kit.core.replacement_table import How, Replacement, find_owner
 from sparse_operation_kit.deeprec import (
     absent_names,  # noqa: F401 - registers entries
     arithmetic,
@@ -30,6 +30,7 @@ from sparse_operation_kit.deeprec import (
 )
 from sparse_operation_kit.deeprec.names import names_that_exist
 from sparse_operation_kit.deeprec.replacement_entries import Part
+from sparse_operation_kit.tables import embedding_variable
 
 # What DeepRec has in classes of TensorFlow's, by the name of the class.
 _IN_CLASSES: Mapping[str, Mapping[str, Any]] = {

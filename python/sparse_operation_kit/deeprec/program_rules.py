@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from sparse_operation_kit.core import graph_keys, replacements
-from sparse_operation_kit.core.dialect import Dialect, set_dialect
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.dialect import Dialect, set_dialect
 from sparse_operation_kit.deeprec import arithmetic
 from sparse_operation_kit.deeprec.replacement_entries import Part
+from sparse_operation_kit.graphs import graph_keys
 
 # The graph's collections of tables, and of the ops that create tables and slots before the initializers.
 EMBEDDING_VARIABLES = "embedding_variables"

@@ -9,10 +9,10 @@ import enum
 import sys
 from collections.abc import Sequence
 
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import WITHOUT_ESTIMATOR, How, Replacement, with_function
 from sparse_operation_kit.compat.internals import RefVariable
 from sparse_operation_kit.compat.namespaces import namespaces
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import WITHOUT_ESTIMATOR, How, Replacement, with_function
 
 
 class Part(enum.Enum):

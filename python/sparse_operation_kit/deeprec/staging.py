@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat import notices
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 
 _logger = logging.getLogger(__name__)
 _told: set[str] = set()

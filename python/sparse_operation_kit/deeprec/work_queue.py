@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.compat import notices
 from sparse_operation_kit.compat.internals import saveable_object
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 _logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 _T = TypeVar("_T")
 # The most bytes of an error that the other ranks are told.

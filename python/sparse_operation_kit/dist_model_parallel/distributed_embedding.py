@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from sparse_operation_kit import compat
 from sparse_operation_kit.compat.internals import ops
-from sparse_operation_kit.core import exchange_names
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel import lookups, worker_lookups
 from sparse_operation_kit.dist_model_parallel.cut_variables import cut_name, replica_name
 from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
@@ -22,6 +20,8 @@ from sparse_operation_kit.dist_model_parallel.layout import Group
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.weights import Weights
 from sparse_operation_kit.optimizers import dense_updates
+from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.communicator import communicator
 
 # The most elements of a table to move at once.
 _CHUNK = 134217728

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import exchange_names
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 def exchange_ids(messages: Sequence[Sequence[tf.Tensor]], name: str) -> tuple[tf.Tensor, tf.Tensor]:

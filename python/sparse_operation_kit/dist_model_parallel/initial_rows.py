@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import context
-from sparse_operation_kit.core.initializers import RowInitializer, row_initializer
 from sparse_operation_kit.dist_model_parallel.keras import keras
 from sparse_operation_kit.dist_model_parallel.placement import Piece
 from sparse_operation_kit.dist_model_parallel.strategy import TableOfLayer
+from sparse_operation_kit.tables.initializers import RowInitializer, row_initializer
 
 # The most elements that are drawn at once, unless a row is longer.
 _BLOCK = 2**22

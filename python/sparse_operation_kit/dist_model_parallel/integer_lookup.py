@@ -8,10 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import exchange_names, graph_ops
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel.ids import count
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras, keras_session
+from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.communicator import communicator
 
 Keys = Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.table_device import may_be_on_gpu
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
+from sparse_operation_kit.tables.table_device import may_be_on_gpu
 
 
 @dataclasses.dataclass(frozen=True)

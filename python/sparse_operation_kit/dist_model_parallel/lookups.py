@@ -15,7 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel import messages
 from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
 from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
@@ -23,6 +22,7 @@ from sparse_operation_kit.dist_model_parallel.layout import Layout, Part, Unit
 from sparse_operation_kit.dist_model_parallel.merged_ids import merge_ids
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.tensors import SEGMENT_DTYPE
-from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
+from sparse_operation_kit.graphs import graph_ops
 
 _CPU = "/device:CPU:0"
 

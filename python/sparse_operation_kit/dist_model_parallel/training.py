@@ -8,15 +8,16 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.compat.tensors import reference
-from sparse_operation_kit.core import broadcast, replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
-from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.dist_model_parallel.cut_variables import is_cut
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
 from sparse_operation_kit.optimizers import averaged_gradients, distributed, sharded_norms
 from sparse_operation_kit.optimizers.combination import Pairs, by_hand, combine, graphs_of
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import broadcast
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 
 class _Options:

@@ -12,12 +12,12 @@ from typing import Any, TypeVar, Union
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel.array_exchange import ArrayExchange
 from sparse_operation_kit.dist_model_parallel.keras import keras_session
 from sparse_operation_kit.dist_model_parallel.placement import Piece
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.weight_files import TableFile, mapped
+from sparse_operation_kit.ranks.communicator import communicator
 
 _T = TypeVar("_T")
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel import messages
 from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
 from sparse_operation_kit.dist_model_parallel.ids import unless
@@ -24,6 +23,7 @@ from sparse_operation_kit.dist_model_parallel.layout import Part, Unit
 from sparse_operation_kit.dist_model_parallel.merged_ids import merge_ids
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
+from sparse_operation_kit.ranks.communicator import communicator
 
 # Stands for the number of ids of a sample where ids are [batch].
 _NO_HOTNESS = -1

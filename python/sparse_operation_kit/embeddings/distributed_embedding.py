@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.embeddings.embedding_layer import EmbeddingLayer
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
 
 # Exchanging rows sends one row per distinct key of a step; exchanging sums at most one row per slot and rank.
 KEYS_PER_RANK_FOR_SUMS = 8

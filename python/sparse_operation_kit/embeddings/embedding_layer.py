@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.graph_keys import GraphKeys
+from sparse_operation_kit.graphs.graph_keys import GraphKeys
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 class EmbeddingLayer(compat.Layer):

@@ -7,12 +7,12 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import ready_graph
-from sparse_operation_kit.core.table_device import on_host
 from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, placement_of, target_of
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.initialize import ready_graph
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.table_device import on_host
 
 
 def Variable(*args: Any, **kwargs: Any) -> EmbeddingVariable:  # noqa: N802 - the name is the original's

@@ -6,10 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.experiment.distributed_variable import FixedRows
 from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
 from sparse_operation_kit.saver.Saver import Saver
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 def dump(path: str, dump_vars: Any, optimizer: Any = None) -> tf.Tensor:

@@ -7,10 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.experiment.placement import placement_of, target_of
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.initialize import ready_graph
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 # Options of the original SOK's device tables. Only max_capacity has an effect here.
 _BACKEND_OPTIONS = (

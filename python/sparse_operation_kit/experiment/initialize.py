@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 def init(comm_tool: str = "horovod", use_legacy_optimizer: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 # The target of a variable that is sharded over all ranks.
 ALL_RANKS = -1

@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.compat.internals import columns_v1, columns_v2, register_feature_column
-from sparse_operation_kit.core import replacements, row_policies
-from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.feature_columns.configs import options_config, options_from_config
+from sparse_operation_kit.tables import row_policies
 
 # The number of buckets that TensorFlow sees, and that strings are hashed to. TensorFlow creates a column's
 # variable with this number of rows; a table ignores it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat.internals import columns_v1, columns_v2
-from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns import embedding_columns, scopes
 from sparse_operation_kit.feature_columns.categorical_column import embedding_root
 

@@ -13,9 +13,9 @@ from sparse_operation_kit.compat.internals import (
     init_ops,
     serialize_keras_object,
 )
-from sparse_operation_kit.core import row_policies
-from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
-from sparse_operation_kit.core.storage_option import StorageOption
+from sparse_operation_kit.tables import row_policies
+from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption
+from sparse_operation_kit.tables.storage_option import StorageOption
 
 _KINDS = {
     kind.__name__: kind

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat.internals import call_with_training, columns_v2, name_for_variable_scope
-from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import in_groups, looked_up_before
 from sparse_operation_kit.feature_columns.lookups import (
     check_batch_sizes,

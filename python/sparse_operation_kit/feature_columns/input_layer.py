@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat import notices
 from sparse_operation_kit.compat.internals import columns_v1
-from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups
 from sparse_operation_kit.feature_columns.lookups import (
     LookupRequest,

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.feature_columns.categorical_column import embedding_root
 from sparse_operation_kit.feature_columns.lookups import (
     LookupRequest,

@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.feature_columns.scopes import Group, current_training
 from sparse_operation_kit.lookup.group import SparseLookup, lookup_group
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.compat.internals import ops
-from sparse_operation_kit.core.dialect import dialect
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import ready_graph
-from sparse_operation_kit.core.row_policies import InitializerOption
-from sparse_operation_kit.core.storage_option import memory_of
-from sparse_operation_kit.core.table_device import table_device
+from sparse_operation_kit.ranks.initialize import ready_graph
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.row_policies import InitializerOption
+from sparse_operation_kit.tables.storage_option import memory_of
+from sparse_operation_kit.tables.table_device import table_device
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import Any, Union
 import tensorflow as tf
 
 from sparse_operation_kit.compat.tensors import with_values
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import bags, ordinary, padded_sequences
 from sparse_operation_kit.lookup.group import (
     COMBINERS,
@@ -25,6 +24,7 @@ from sparse_operation_kit.lookup.group import (
     lookup_group,
 )
 from sparse_operation_kit.lookup.keys import as_keys
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 PARTITION_STRATEGIES = ("mod", "div")
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import branches, func_graph
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 
 # The function graphs of v2 control flow.
 _BRANCHES = (branches.CondBranchFuncGraph, branches.WhileCondFuncGraph, branches.WhileBodyFuncGraph)

@@ -17,18 +17,19 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.compat.internals import ops, resource_variable_ops
-from sparse_operation_kit.core import graph_ops, row_lookup
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.dialect import dialect
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.table_device import check_same_device
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import recomputed, sharded
 from sparse_operation_kit.lookup.gradient_graph import (
     check_gradient_graph,
     refuse_second_derivative,
     table_slices,
 )
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import row_lookup
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.table_device import check_same_device
 
 COMBINERS = ("sum", "mean", "sqrtn")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.row_assignment import assign_rows_of_all_ranks
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.row_assignment import assign_rows_of_all_ranks
 
 
 def look_up_with_initial_rows(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 
 @replacements.implements("tf.GradientTape.jacobian")

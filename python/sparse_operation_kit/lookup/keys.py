@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 def as_keys(ids: Any, variable: EmbeddingVariable, who: str) -> tf.Tensor:

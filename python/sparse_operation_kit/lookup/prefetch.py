@@ -11,7 +11,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import func_graph
 from sparse_operation_kit.compat.internals import session as session_lib
 from sparse_operation_kit.compat.tensors import next_as_optional
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.group import looking_ahead
 from sparse_operation_kit.lookup.one_record import OneRecord
 from sparse_operation_kit.lookup.step_cut import StepCut

@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.row_lookup import around, made_by
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.tables.row_lookup import around, made_by
 
 
 def rows_from_outside(look_up: Callable[..., list[tf.Tensor]]) -> Callable[..., list[tf.Tensor]]:

@@ -18,13 +18,14 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import ops
-from sparse_operation_kit.core import exchange_names, graph_ops
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.gradient_graph import (
     check_gradient_graph,
     refuse_second_derivative,
     table_slices,
 )
+from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 def look_up(

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.tensors import reference
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.whole_loops import keep_loops_whole
 
 

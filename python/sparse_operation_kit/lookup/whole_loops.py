@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 
 _LOWERED = "_lower_using_switch_merge"
 _NOT_INLINED = "_noinline"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.graph_keys import GraphKeys
+from sparse_operation_kit.graphs.graph_keys import GraphKeys
 from sparse_operation_kit.optimizers import v1_rules
 from sparse_operation_kit.optimizers.iterations import CountsIterations
 from sparse_operation_kit.optimizers.known_optimizer import of_v1

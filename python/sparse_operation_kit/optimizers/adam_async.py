@@ -8,10 +8,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit.compat.tensors import fit_slice_of_slot
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.scalar_state import scalar_state
 from sparse_operation_kit.optimizers.table_update import TableUpdate, has_rows
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 class _TablePowers(NamedTuple):

@@ -13,12 +13,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.optimizers import dense_updates, keras_routing, v1_routing
 from sparse_operation_kit.optimizers.dense_gradients import with_slices
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 # Called before pairs are applied; each returns the pairs to apply.
 _preparations: list[Callable[[Any, Sequence, bool], Sequence]] = []

@@ -16,14 +16,14 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import graph_ops
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.dialect import dialect
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.changes.dialect import dialect
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.optimizers import apply_gradients
 from sparse_operation_kit.optimizers.combination import Pairs, combine, graphs_of, is_by_hand
 from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 # The graphs whose gradients have been averaged.
 _averaged: weakref.WeakSet[tf.Graph] = weakref.WeakSet()

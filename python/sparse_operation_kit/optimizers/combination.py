@@ -9,9 +9,9 @@ from typing import List, Tuple
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import Communicator, communicator
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.optimizers.wrapper import Gradient
+from sparse_operation_kit.ranks.communicator import Communicator, communicator
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 Pairs = List[Tuple[Gradient, tf.Variable]]
 

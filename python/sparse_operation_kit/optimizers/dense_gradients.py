@@ -10,10 +10,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import graph_keys, graph_ops, replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
-from sparse_operation_kit.core.table_device import on_host_of
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.graphs import graph_keys, graph_ops
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
+from sparse_operation_kit.tables.table_device import on_host_of
 
 
 @replacements.implements("tf.IndexedSlices")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 
 _GATHERS = ("HorovodAllgather", "HorovodGroupedAllgather")
 

@@ -20,9 +20,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import graph_ops, replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.table_device import on_host_of
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables.table_device import on_host_of
 
 # An attribute of the row numbers of gradients whose variable is on this rank only.
 _OF_ONE_RANK = "_sok_of_one_rank"

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import global_step, graph_ops
-from sparse_operation_kit.core.graph_ops import GroupGradient
+from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.graphs.graph_ops import GroupGradient
 from sparse_operation_kit.optimizers.table_update import apply_to_table
+from sparse_operation_kit.tables import global_step
 
 _fuses = contextvars.ContextVar("sok_fuses_updates", default=True)
 

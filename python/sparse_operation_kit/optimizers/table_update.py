@@ -9,9 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import global_step, graph_ops
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.optimizers.horovod_check import is_gathered
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import global_step
 
 _OWNER_ATTRIBUTE = "_sok_optimizer_and_kernel"
 

@@ -12,9 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
-from sparse_operation_kit.core.table_device import on_host
 from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer, of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
+from sparse_operation_kit.tables.table_device import on_host
 
 _train = tf.compat.v1.train
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 
 def split_embedding_variable_from_others(variables: list | tuple) -> tuple[list, list]:

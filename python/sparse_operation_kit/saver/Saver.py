@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver.agreement import Stages
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 class Saver:

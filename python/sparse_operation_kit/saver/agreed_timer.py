@@ -13,10 +13,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 # The maximum number of steps between two checks of rank 0's clock.
 _MOST_STEPS = 1000

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks.communicator import communicator
 
 # Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
 _LONGEST_LIST = 120

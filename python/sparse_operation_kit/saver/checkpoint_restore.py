@@ -17,12 +17,12 @@ from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.references import read_references
-from sparse_operation_kit.core import graph_ops
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.table_device import check_same_device
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.saver import checkpoint_save
 from sparse_operation_kit.saver.agreement import Stages, list_of
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.table_device import check_same_device
 
 # The name, in a Saver's scope, of the tensor with the names of the tables' entries.
 _ENTRIES = "entries_of_tables"

@@ -25,13 +25,13 @@ from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.compat.internals import saveable_object
-from sparse_operation_kit.core import global_step
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.table_device import check_same_device
+from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import old_checkpoints, retention, saver_marks
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
+from sparse_operation_kit.tables import global_step
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.table_device import check_same_device
 
 # A hint in the error message of a rank that waits for other ranks to save.
 _HINT = "every rank saves: give all of them the same checkpoint_dir and hooks"

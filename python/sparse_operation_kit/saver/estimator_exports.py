@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.references import read_references
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.communicator import alone, communicator
+from sparse_operation_kit.ranks.communicator import alone, communicator
 
 
 @replacements.implements("tf.compat.v1.estimator.Estimator._export_all_saved_models")

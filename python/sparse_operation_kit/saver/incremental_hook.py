@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from sparse_operation_kit import compat, native
 from sparse_operation_kit.compat.internals import saver as tf_saver
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import agreed_timer, checkpoint_save
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 class IncrementalBuilder(tf_saver.BulkSaverBuilder):

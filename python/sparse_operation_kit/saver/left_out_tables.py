@@ -21,11 +21,11 @@ import tensorflow as tf
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.checkpoint.references import read_references
-from sparse_operation_kit.core import graph_keys
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.graphs import graph_keys
+from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
 from sparse_operation_kit.saver.table_saveables import is_table, variable_of
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import saveable_object
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 class RenamedTable(saveable_object.SaveableObject):

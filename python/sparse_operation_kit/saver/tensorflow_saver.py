@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import replacements
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.saver import checkpoint_restore, checkpoint_save, left_out_tables, old_checkpoints
 from sparse_operation_kit.saver.agreement import list_of
 from sparse_operation_kit.saver.table_saveables import name_of, tables_of, with_given_names

@@ -10,9 +10,8 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat.internals import variable_scope
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.saver.warm_start import (
     entries_of_tables,
     only_table,
@@ -21,6 +20,7 @@ from sparse_operation_kit.saver.warm_start import (
     replace_initializer,
     tables_by_name,
 )
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 _CHECKPOINTS = "tensorflow.python.training.checkpoint_utils"
 _WARM_START = "tensorflow.python.training.warm_starting_util"

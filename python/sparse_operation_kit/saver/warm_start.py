@@ -13,9 +13,9 @@ from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.checkpoint.references import read_references
 from sparse_operation_kit.compat.internals import variable_scope
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable, is_embedding_variable
 from sparse_operation_kit.newer_python import removeprefix
 from sparse_operation_kit.saver.checkpoint_restore import add_load_ops
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable, is_embedding_variable
 
 
 def init_from_checkpoint(

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.scalar_state import initializer_of, scalar_state
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
+from sparse_operation_kit.ranks.communicator import communicator
 
 _INITIAL_SCALE = 2.0**15
 _GROWTH_STEPS = 2000

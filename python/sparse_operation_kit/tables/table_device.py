@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import kernels, node_def_pb2
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 
 if TYPE_CHECKING:
-    from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+    from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 _VARIABLE = "SOK_DEVICE"
 _TYPES = ("cpu", "gpu")

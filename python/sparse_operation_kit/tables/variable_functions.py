@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import graph_ops, replacements
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 
 @replacements.implements("tensorflow.python.ops.embedding_ops._embedding_lookup_and_transform")

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sparse_operation_kit import compat
-from sparse_operation_kit.core import reversible_change
-from sparse_operation_kit.core.replacement_table import INSTALLED_BY, TABLE, How, Replacement
-from sparse_operation_kit.core.reversible_change import Change
+from sparse_operation_kit.changes import reversible_change
+from sparse_operation_kit.changes.replacement_table import INSTALLED_BY, TABLE, How, Replacement
+from sparse_operation_kit.changes.reversible_change import Change
 
 _T = TypeVar("_T")
 

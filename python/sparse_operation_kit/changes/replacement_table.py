@@ -1,8 +1,8 @@
 """The list of what the library changes in TensorFlow for its own tables.
 
-A dialect adds its list (`core.replacements.add_entries`). An entry says what is changed and why. The module
-that implements an entry registers it with `core.replacements.implements`. `core.replacements.install` and
-`uninstall` process all entries of a part. docs/tensorflow-changes.md shows all lists.
+A dialect adds its list (`replacements.add_entries`). An entry says what is changed and why. The module that
+implements an entry registers it with `replacements.implements`. `replacements.install` and `uninstall` treat
+all entries of a part. docs/tensorflow-changes.md shows all lists.
 """
 
 from __future__ import annotations

@@ -10,19 +10,19 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.compat.internals import variable_scope
-from sparse_operation_kit.core.dialect import dialect
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import ready_graph
-from sparse_operation_kit.core.row_policies import (
+from sparse_operation_kit.ranks.initialize import ready_graph
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.row_policies import (
     CBFFilter,
     CounterFilter,
     GlobalStepEvict,
     InitializerOption,
     L2WeightEvict,
 )
-from sparse_operation_kit.core.storage_option import StorageOption, memory_of
-from sparse_operation_kit.core.table_device import table_device
+from sparse_operation_kit.tables.storage_option import StorageOption, memory_of
+from sparse_operation_kit.tables.table_device import table_device
 
 _logger = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import Part
 
 
 class OptimizerScope:

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import exchange_names
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.communicator import communicator
 
 _WIDENED = (tf.int32, tf.uint32)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.table_statistics import (
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.table_statistics import (
     TableStatistics,
     summed_statistics,
     tables_by_name,

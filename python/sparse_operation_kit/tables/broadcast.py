@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 
 def broadcast_variables(variables: Iterable[tf.Variable], root_rank: int = 0) -> tf.Operation:

@@ -10,7 +10,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.compat.tensors import ascending_order
 
 if TYPE_CHECKING:
-    from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+    from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 class Export(NamedTuple):

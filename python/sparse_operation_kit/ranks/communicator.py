@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.graphs import graph_ops
 
 # The environment variables in which launchers pass the number of processes, and the launchers' names.
 _LAUNCHER_SIZES = {

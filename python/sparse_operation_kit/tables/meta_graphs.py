@@ -19,14 +19,17 @@ import tensorflow as tf
 from google.protobuf import wrappers_pb2
 
 from sparse_operation_kit import native
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.compat.internals import op_definition, ops, set_handle_data
-from sparse_operation_kit.core import exchange_names, graph_keys, initialize, replacements, row_policies
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.dialect import dialect
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.get_embedding_variable import InParts
-from sparse_operation_kit.core.graph_ops import inputs_of, outputs_of
-from sparse_operation_kit.core.table_device import place_table
+from sparse_operation_kit.graphs import graph_keys
+from sparse_operation_kit.graphs.graph_ops import inputs_of, outputs_of
+from sparse_operation_kit.ranks import exchange_names, initialize
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import row_policies
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.get_embedding_variable import InParts
+from sparse_operation_kit.tables.table_device import place_table
 
 _META_GRAPH = "tensorflow.python.framework.meta_graph"
 

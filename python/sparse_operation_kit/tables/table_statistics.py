@@ -8,10 +8,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import exchange_names
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.table_device import check_same_device
+from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.table_device import check_same_device
 
 
 class TableStatistics(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 def told(variables: Iterable[EmbeddingVariable], after: Iterable[tf.Tensor] = ()) -> list[tf.Operation]:

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.changes.replacement_table import OF_EMBEDDING_VARIABLES, Part
 from sparse_operation_kit.compat.internals import (
     BaseOfLookedUpVariables,
     ops,
@@ -16,21 +18,12 @@ from sparse_operation_kit.compat.internals import (
     saveable_object,
     set_handle_data,
 )
-from sparse_operation_kit.core import (
-    graph_keys,
-    graph_ops,
-    initialize,
-    initializers,
-    key_statistics,
-    replacements,
-    row_assignment,
-    row_lookup,
-    row_policies,
-)
-from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.given_rows import given_rows
-from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES, Part
-from sparse_operation_kit.core.table_device import place_table
+from sparse_operation_kit.graphs import graph_keys, graph_ops
+from sparse_operation_kit.ranks import initialize
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import initializers, key_statistics, row_assignment, row_lookup, row_policies
+from sparse_operation_kit.tables.given_rows import given_rows
+from sparse_operation_kit.tables.table_device import place_table
 
 # The same limit as in cc/table.
 MAX_DIM = 2**28
@@ -515,7 +508,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self._refuse("has no gather_nd")
 
     def to_proto(self, export_scope: str | None = None) -> None:
-        """Returns None: a MetaGraph has the variable in another collection (`core/meta_graphs.py`)."""
+        """Returns None: a MetaGraph has the variable in another collection (`tables/meta_graphs.py`)."""
         del export_scope
 
     # The interface of a SaveableObject, for tf.compat.v1.train.Saver.

@@ -25,7 +25,7 @@ class GraphKeys:
     SparseOperationKitOptimizer = "SparseOperationKitOptimizer"
 
 
-# All embedding variables; `core/meta_graphs.py` writes them into MetaGraphs. An import goes through
+# All embedding variables; `tables/meta_graphs.py` writes them into MetaGraphs. An import goes through
 # collections in the order of their names, and this one follows "variables", where tables get their places.
 TABLES = "variables_of_sparse_operation_kit"
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import graph_ops
-from sparse_operation_kit.core.communicator import communicator, is_alone
+from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.ranks.communicator import communicator, is_alone
 
 _ARGUMENTS = ("global_batch_size", "seed", "gradient_exchange_dtype")
 _GRADIENT_DTYPES = (tf.float32, tf.float16, tf.bfloat16)

@@ -1,0 +1,1 @@
+"""TensorFlow's graphs: the inputs and outputs of the library's ops, and its collections."""
