@@ -19,15 +19,16 @@ class Clock:
 
 
 class Session:
-    """Gives all ranks the first rank's value."""
+    """Gives all ranks the first rank's value: this rank's, unless there is `of_another`."""
 
-    def __init__(self):
+    def __init__(self, of_another=None):
         self.looks = 0
+        self._of_another = of_another
 
     def run(self, fetch, feed):
         self.looks += 1
         (words,) = feed.values()
-        return _Words(words)
+        return _Words(self._of_another or words)
 
 
 class _Words(list):
@@ -99,3 +100,14 @@ def test_the_first_save_is_due_at_once(clock):
     assert timer.last_triggered_step() is None
     assert timer.look(Session(), 5)
     assert timer.update_last_triggered_step(5) == (None, None)
+
+
+def test_the_first_ranks_clock_decides(clock):
+    timer = _timer()
+    assert timer.look(Session(of_another=[1, 7]), 1)
+    assert timer.next_look == 7
+    clock.now += 2 * SECONDS
+    assert not timer.look(Session(of_another=[0, 9]), 7)
+    assert timer.next_look == 9
+    assert not timer.look(Session(of_another=[1, 10]), 8)
+    assert timer.look(Session(of_another=[1, 10]), 9)

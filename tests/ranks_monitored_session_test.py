@@ -1,7 +1,8 @@
-"""MonitoredTrainingSession over ranks: if a rank is killed, the other ranks end."""
+"""MonitoredTrainingSession over ranks: ranks end if one is killed, and save by the clock of the first."""
 
 import os
 import signal
+import types
 
 import pytest
 import tensorflow as tf
@@ -9,6 +10,7 @@ import tensorflow as tf
 import ranks
 import sparse_operation_kit as sok
 from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.saver import agreed_timer
 
 
 def _train(with_table):
@@ -40,3 +42,33 @@ def test_a_killed_rank_ends_the_others(with_table):
     # It stops at the step that the other rank did not take, and tells why.
     assert "step 9" in job.outputs[0] and "step 10" not in job.outputs[0], job.report()
     assert "Horovod has been shut down" in job.outputs[0]
+
+
+def _saved_steps(folder):
+    """Trains 12 steps, which take seconds of rank 0 and hours of the others; returns when ranks saved."""
+    known = communicator()
+    now = [0.0]
+    agreed_timer.time = types.SimpleNamespace(time=lambda: now[0])
+    saved = []
+
+    class Listener(tf.compat.v1.train.CheckpointSaverListener):
+        def after_save(self, session, global_step_value):
+            saved.append(global_step_value)
+
+    with tf.Graph().as_default():
+        sok.Init(global_batch_size=known.size, seed=1)
+        table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+        step = tf.compat.v1.train.get_or_create_global_step()
+        rows = tf.nn.embedding_lookup(table, [known.rank])
+        train = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(rows, step)
+        hook = tf.compat.v1.train.CheckpointSaverHook(folder, save_secs=4, listeners=[Listener()])
+        with tf.compat.v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            for _ in range(12):
+                now[0] += 1.0 if known.rank == 0 else 3600.0
+                session.run(train)
+    return saved
+
+
+def test_ranks_save_when_it_is_time_for_the_first(tmp_path):
+    of_first, of_other = ranks.run(_saved_steps, str(tmp_path), ranks=2)
+    assert of_first == of_other == [0, 4, 8, 12]

@@ -24,6 +24,7 @@ Exit status: 1 if an entry is wrong, or a mistake that was tried is not noticed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import re
@@ -161,6 +162,17 @@ class Copy:
             target.chmod((root / name).stat().st_mode)
         _run(folder, "tools/setup.sh", "--horovod")
 
+    @contextlib.contextmanager
+    def fork_server(self) -> Iterator[None]:
+        """Returns a context in which Python tests are forked from a process that has imported TensorFlow."""
+        script = 'source tools/lib/common.sh; exec "$(sok_python)" tools/fork_server.py cat'
+        # The server ends when its input does, even if this program is killed.
+        server = subprocess.Popen(["bash", "-c", script], cwd=self._folder, stdin=subprocess.PIPE)
+        try:
+            yield
+        finally:
+            server.communicate()
+
     def outcome(self, mutant: Mutant) -> str:
         """Plants a mistake, runs its tests, and removes it. Returns the cell of the table."""
         path = self._folder / mutant.file
@@ -186,7 +198,6 @@ class Copy:
                 "--test_output=summary",
             ]
             options += [f"--test_filter={cases}"] if cases else []
-            # Without the server of tools/test.sh, whose start takes longer than one test.
             options += ["--trim_test_configuration"]
             script = (
                 "source tools/lib/common.sh; readarray -t folder < <(sok_test_folder_options); "
@@ -269,7 +280,8 @@ def main(arguments: Sequence[str]) -> int:
         return int(bool(errors))
     home = Path(os.environ.get("SOK_HOME", Path.home() / ".cache/sparse-operation-kit"))
     copy = Copy(ROOT, home / "mutants" / re.sub(r"\W", "_", str(ROOT)), options.jobs)
-    return int(try_all(copy, ROOT, mutants, chosen) > 0)
+    with copy.fork_server():
+        return int(try_all(copy, ROOT, mutants, chosen) > 0)
 
 
 if __name__ == "__main__":
