@@ -100,6 +100,44 @@ def test_random_tables_whose_keys_meet(tmp_path, admission, shards):
     assert met > 0
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_counts_of_waiting_ids_that_meet_are_added_up(tmp_path, shards):
+    made = History(
+        tmp_path, np.random.default_rng(0), table=table_description(admission=COUNTER), shards=shards
+    )
+    made.steps = 7
+    made.waiting = {1: (1, 3), -1: (2, 7), -(2**63): (1, 5), 2**63 - 1: (1, 2), 8: (1, 1)}
+    rehash(open_checkpoint(made.save("model.ckpt-0").folder), tmp_path / "new", ["items"])
+    (entry,) = open_checkpoint(tmp_path / "new").tables
+    ids, counts, steps = (array.tolist() for array in waiting_ids(entry.open()))
+    assert dict(zip(ids, zip(counts, steps))) == {1: (4, 7), 0: (1, 2), 8: (1, 1)}
+
+
+def test_of_rows_that_meet_the_preferred_one_stays(tmp_path):
+    columns = ("frequency", "last_step", "last_used")
+    made = History(tmp_path, np.random.default_rng(0), columns=columns)
+    made.steps = 9
+    rows = {
+        0: (2, 9, 9),
+        -2: (3, 1, 1),  # occurred more often
+        1: (2, 1, 9),
+        -1: (2, 5, 1),  # was updated later
+        2: (2, 5, 1),
+        -(2**63) + 1: (2, 5, 4),  # was looked up later
+        3: (2, 5, 4),  # has the smallest key
+        -(2**63) + 2: (2, 5, 4),
+    }
+    for key, numbers in rows.items():
+        made._set(key)
+        made.rows[key].update(zip(columns, map(np.int64, numbers)))
+    rehash(open_checkpoint(made.save("model.ckpt-0").folder), tmp_path / "new", ["items"])
+    (entry,) = open_checkpoint(tmp_path / "new").tables
+    found = rows_of(entry.open(), ["values", "frequency"])
+    assert {key: row["frequency"] for key, row in found.items()} == {0: 5, 1: 4, 2: 4, 3: 4}
+    for new, old in {0: -2, 1: -1, 2: -(2**63) + 1, 3: 3}.items():
+        np.testing.assert_array_equal(found[new]["values"], made.rows[old]["values"])
+
+
 def test_what_cannot_be_rehashed(tmp_path, capsys):
     made = History(tmp_path, np.random.default_rng(0), table=table_description(key_dtype="int32"))
     folder = made.save("model.ckpt-0").folder
