@@ -58,12 +58,16 @@ def _tensorflow_lookups_of_a_rank() -> list[np.ndarray]:
     return _tensorflow_lookups(_even_keys(_rank()[0]))
 
 
-def _many_tables(keys_by_salt: list[np.ndarray]) -> list[np.ndarray]:
-    """A group over five tables of different dims, one of them looked up twice, after a training step."""
+def _many_tables(keys_by_salt: list[np.ndarray], first: int = 0) -> list[np.ndarray]:
+    """A group over five tables of different dims, one of them looked up twice, after a training step.
+
+    The group begins with lookup `first`, which may differ between ranks.
+    """
     with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(f"table_{dim}", dim) for dim in (1, 2, 3, 8, 17)]
         lookups = [group.DenseLookup(tables[i % 5], tf.constant(keys)) for i, keys in enumerate(keys_by_salt)]
-        outputs = group.lookup_group(lookups)
+        outputs = group.lookup_group(lookups[first:] + lookups[:first])
+        outputs = outputs[len(lookups) - first :] + outputs[: len(lookups) - first]
         loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
         with sok.optimizers.fused_updates(False):
             step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss)
@@ -77,7 +81,7 @@ def _many_tables(keys_by_salt: list[np.ndarray]) -> list[np.ndarray]:
 
 def _many_tables_of_a_rank() -> list[np.ndarray]:
     rank, _ = _rank()
-    return _many_tables([_keys(rank, salt) for salt in range(6)])
+    return _many_tables([_keys(rank, salt) for salt in range(6)], first=2 * rank)
 
 
 def _direct_table(size: int) -> tuple[list, np.ndarray]:

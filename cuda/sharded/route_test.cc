@@ -221,12 +221,17 @@ TEST_F(RouteTest, TablesOfAllPlacements) {
   for (const int ranks : {1, 2, 3, 8}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
     std::vector<int64_t> boundaries = {0};
-    for (int r = 0; r < ranks; ++r) boundaries.push_back(boundaries.back() + 40 * r);
+    std::vector<int64_t> others = {0};
+    for (int r = 0; r < ranks; ++r) {
+      boundaries.push_back(boundaries.back() + 40 * r);
+      others.push_back(others.back() + 25 + 10 * r);
+    }
     std::vector<TableOfTest> tables = {{RandomIds(500, 300, 1), Placement(), {}},
                                        {RandomIds(300, 300, 2), Placement::OneRank(ranks - 1), {}},
                                        {{}, Placement(), {}},
                                        {ZipfIds(400, 300, 1.05, 3), Placement::AllRanks(), {}},
                                        {RandomIds(300, 300, 4), Placement::Ranges(boundaries), {}},
+                                       {RandomIds(300, 300, 5), Placement::Ranges(others), {}},
                                        {HostileIds(), Placement::Ranges(boundaries), {}},
                                        {HostileIds(), Placement(), {}}};
     ASSERT_NO_FATAL_FAILURE(ExpectReference(tables, ranks));

@@ -17,6 +17,7 @@
 #include "cuda/base/pinned_allocator.h"
 #include "cuda/base/testing/limited_allocator.h"
 #include "cuda/device_array.h"
+#include "cuda/device_stream.h"
 #include "cuda/store/new_rows.h"
 #include "cuda/store/row_pieces.h"
 
@@ -250,6 +251,30 @@ TEST_F(DeviceRowStoreTest, SlotsComeAndGoAndWeightsStay) {
     EXPECT_EQ(BitsOf(Read(store, rows, 0, dim)), BitsOf(weights));
   }
   EXPECT_EQ(device_.in_use, 0);
+}
+
+// Neither rows nor the slots' fills are freed before they are read, whatever stream had the memory before.
+TEST_F(DeviceRowStoreTest, SlotsChangeOnAnotherStream) {
+  const DeviceStream first, second;
+  const std::vector<float> weights = AnyFloats(5 * 3, 1);
+  DeviceArray<float> written(weights);
+  DeviceArray<float> read(std::vector<float>(5 * 3, -7.0f));
+  DeviceArray<int64_t> key({4711}), row({5});
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // the arrays are written on the null stream
+  {
+    DeviceRowStore store(3, &device_, &device_);
+    ASSERT_TRUE(store.SetSlots(first.get(), std::vector<SlotSpec>{{3, 0.5f}}, 0).ok());
+    ASSERT_TRUE(store.Reserve(first.get(), 6).ok());
+    ASSERT_TRUE(ScatterRows(first.get(), store.view(), {nullptr, 0, 5}, 0, 3, written.data()).ok());
+    first.Wait();
+    const Initializer initializer = {InitializerKind::kConstant, 0.25f, 0.0f, 0};
+    ASSERT_TRUE(StartRows(second.get(), store.view(), initializer, key.data(), row.data(), 1).ok());
+    ASSERT_TRUE(store.SetSlots(second.get(), std::vector<SlotSpec>{{2, 1.0f}}, 6).ok());
+    ASSERT_TRUE(GatherRows(second.get(), store.view(), {nullptr, 0, 5}, 0, 3, read.data()).ok());
+  }
+  first.Wait();
+  second.Wait();
+  EXPECT_EQ(BitsOf(read.Fetch()), BitsOf(weights));
 }
 
 TEST_F(DeviceRowStoreTest, BadWidthsAndMissingMemoryChangeNothing) {
