@@ -173,16 +173,15 @@ class Copy:
         finally:
             server.communicate()
 
-    def outcome(self, mutant: Mutant) -> str:
-        """Plants a mistake, runs its tests, and removes it. Returns the cell of the table."""
+    def failures_with(self, mutant: Mutant) -> list[str]:
+        """Plants a mistake, runs its tests, and removes it. Returns what `failures` does."""
         path = self._folder / mutant.file
         original = path.read_text()
         try:
             path.write_text(mutant.apply(original))
-            failed = self.failures(mutant.labels, mutant.cases)
+            return self.failures(mutant.labels, mutant.cases)
         finally:
             path.write_text(original)
-        return f"`{_short(failed[0])}`" if failed else _SURVIVED
 
     def failures(self, labels: Sequence[str], cases: str = "") -> list[str]:
         """The failed cases of some tests; a test that ends without a failed case stands for itself.
@@ -228,10 +227,9 @@ def _run(folder: Path, *command: str) -> str:
 def try_all(copy: Copy, root: Path, mutants: Sequence[Mutant], chosen: Sequence[Mutant]) -> int:
     """Tries the chosen mistakes, writes the page after each, and returns how many were not noticed."""
     missed = 0
-    right: set[tuple[tuple[str, ...], str]] = set()
     for mutant in chosen:
         try:
-            outcome = _try(copy, mutant, right)
+            outcome = _try(copy, mutant)
         except RuntimeError as error:
             print(f"{mutant}: {error}", flush=True)
             missed += 1
@@ -243,16 +241,25 @@ def try_all(copy: Copy, root: Path, mutants: Sequence[Mutant], chosen: Sequence[
     return missed
 
 
-def _try(copy: Copy, mutant: Mutant, right: set[tuple[tuple[str, ...], str]]) -> str:
-    """The outcome of a mistake; `right` has the tests that passed without one."""
+def _try(copy: Copy, mutant: Mutant) -> str:
+    """The outcome of a mistake: its cell of the table."""
     if mutant.equivalent:
         return _EQUIVALENT + mutant.equivalent
+    failed = copy.failures_with(mutant)
+    if not failed:
+        return _SURVIVED
     # A test that fails anyway notices nothing.
-    tests = tuple(mutant.labels), mutant.cases
-    if tests not in right and (failed := copy.failures(*tests)):
+    label, _, case = failed[0].partition(" ")
+    if failed := copy.failures([label], _filter_for(case) or mutant.cases):
         raise RuntimeError(f"These fail without a mistake: {failed}")
-    right.add(tests)
-    return copy.outcome(mutant)
+    return f"`{_short(f'{label} {case}')}`"
+
+
+def _filter_for(case: str) -> str:
+    """The filter for a failed case; "" for a program that crashed."""
+    if case.startswith("."):
+        return ""
+    return re.sub(r"^tests[.][a-z0-9_]+[.](\w+).*", r"\1", case)
 
 
 def main(arguments: Sequence[str]) -> int:
