@@ -230,8 +230,8 @@ TEST_F(RouteTest, TablesOfAllPlacements) {
                                        {RandomIds(300, 300, 2), Placement::OneRank(ranks - 1), {}},
                                        {{}, Placement(), {}},
                                        {ZipfIds(400, 300, 1.05, 3), Placement::AllRanks(), {}},
-                                       {RandomIds(300, 300, 4), Placement::Ranges(boundaries), {}},
-                                       {RandomIds(300, 300, 5), Placement::Ranges(others), {}},
+                                       {ZipfIds(300, 300, 1.05, 4), Placement::Ranges(boundaries), {}},
+                                       {ZipfIds(300, 300, 1.05, 5), Placement::Ranges(others), {}},
                                        {HostileIds(), Placement::Ranges(boundaries), {}},
                                        {HostileIds(), Placement(), {}}};
     ASSERT_NO_FATAL_FAILURE(ExpectReference(tables, ranks));
