@@ -379,3 +379,24 @@ def test_a_checkpoint_whose_index_cannot_be_looked_at_stays(tmp_path, monkeypatc
     retention.collect(str(tmp_path / "m-2"), [])
     monkeypatch.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == files
+
+
+def test_only_tensorflows_own_names_go_with_a_killed_save(tmp_path):
+    folder = Folder(tmp_path, in_folders=False)
+    folder.full("m-2", "t-2")
+    kept = {path.name for path in tmp_path.iterdir()}
+    temporary = f"m-1_temp_{32 * 'a'}"
+    killed = ("m-1.meta", "m-1.data-00000-of-00002", "m-1.data-00001-of-00002", "m-1_temp", temporary)
+    others = (
+        "m-1.meta.mine",
+        "m-1.data-00000-of-00002.mine",
+        "m-1_temp_of_mine",
+        "m-1.notes",
+        "of-m-1.meta",
+        "m-10.meta",
+    )
+    for name in (*killed, *others):
+        (tmp_path / name).touch()
+    saver_marks.begin(str(tmp_path / "m-1"), saver_marks.FULL)
+    retention.collect(str(tmp_path / "m-2"))
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, *others}
