@@ -161,6 +161,43 @@ def test_fewer_are_kept_if_max_to_keep_becomes_less(tmp_path):
     assert steps(tmp_path) == [10, 11]
 
 
+def test_a_checkpoint_that_is_saved_again_is_the_newest(tmp_path):
+    job_of(tmp_path, keep=3).run("fff")
+    job = job_of(tmp_path, keep=2)
+    with job.restart():
+        job.saver.save(job.session, f"{tmp_path}/model", 1)
+        assert steps(tmp_path) == [1, 3]
+        job.save("f")
+        assert steps(tmp_path) == [1, 4]
+
+
+def test_a_new_graph_takes_over_what_savers_of_another_left(tmp_path):
+    """In one process, while the other graph and its Savers are still there."""
+    left, job = job_of(tmp_path), job_of(tmp_path)
+    left.run("ffii")
+    with v1.Session(graph=job.step.graph, config=harness.session_config()) as session:
+        job.start(session)
+        job.save("ffii")
+    assert steps(tmp_path) == [5, 6, 7, 8]
+    assert left.incremental.last_checkpoints
+
+
+def test_what_another_process_wrote_again_stays_after_a_failed_save(tmp_path):
+    job_of(tmp_path, keep=3).run("fff")
+    (tmp_path / "folder").mkdir()
+    job = job_of(tmp_path, keep=1)
+    with job.restart():
+        job.session.run(job.train)
+        with pytest.raises(tf.errors.OpError):
+            job.saver.save(job.session, f"{tmp_path}/model", job.step, latest_filename="folder")
+        index = tmp_path / "model-1.index"
+        content = index.read_bytes()
+        index.unlink()
+        index.write_bytes(content)
+        job.save("f")
+    assert steps(tmp_path) == [1, 5]
+
+
 def test_a_saver_that_is_told_nothing_removes_nothing_of_others(tmp_path):
     """As without tables."""
     job = job_of(tmp_path)

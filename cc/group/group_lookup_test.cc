@@ -162,6 +162,29 @@ TEST(GroupPlanTest, IdsThatAreNotAdmittedReadAsTheDefaultAndHaveNoGradient) {
   EXPECT_EQ(group.tables[0]->waiting()->size(), 3) << "reading counts nothing";
 }
 
+TEST(GroupPlanTest, AnIdReadsWhatItWasBeforeTheLookupThatAdmitsIt) {
+  Group group;
+  group.AddTable(2);
+  TableOptions options = group.tables[0]->options();
+  options.admission = {Admission::Kind::kCounter, 2, 0.5f, /*before_lookup=*/true};
+  InlineExecutor executor;
+  group.tables[0] = std::move(Table::Create(executor, options).value());
+  group.AddLookup(0, {{{6}, {1}}, {{6}, {1}}, {{5}, {1}}, {{5}, {1}}}, Combiner::kSum, false);
+  const std::vector<double> otherwise = {0.5, 0.5};
+  ASSERT_TRUE(group.Forward(executor).ok());
+  for (int bag = 0; bag < 4; ++bag) ExpectClose(otherwise, group.outputs[0].data() + 2 * bag, "the default");
+  // One id that goes on waiting, one that is admitted, and one with a row.
+  group.ids[0] = {9, 7, 7, 6};
+  ASSERT_TRUE(group.Forward(executor).ok());
+  EXPECT_EQ(group.plan.parts[0].unique, (std::vector<int64_t>{7, 6, 9})) << "ids with rows come first";
+  ExpectClose(otherwise, group.outputs[0].data(), "the one that waits");
+  ExpectClose(otherwise, group.outputs[0].data() + 2, "the one that is admitted");
+  ExpectClose(otherwise, group.outputs[0].data() + 4, "the one that is admitted");
+  std::vector<float> row(2);
+  group.tables[0]->InitialRow(6, Span<float>(row));
+  ExpectClose({row[0], row[1]}, group.outputs[0].data() + 6, "the one with a row");
+}
+
 TEST(GroupPlanTest, WeightGradientsOfAnEvictedRowAreAnError) {
   Group group;
   group.AddTable(2);
