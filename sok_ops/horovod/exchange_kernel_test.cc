@@ -139,6 +139,8 @@ TEST_F(ExchangeKernelTest, EndsWithHorovodsResult) {
     EXPECT_EQ(outputs_[0].shape(), tf::TensorShape({2}));
     for (int i = 0; i < 2; ++i) EXPECT_EQ(outputs_[0].vec<int64_t>()(i), 10 + i);
     EXPECT_EQ(outputs_[1].vec<int32_t>()(0), 2);
+    // Otherwise its words would stay in memory until the step ends.
+    EXPECT_EQ(HorovodOfTest().enqueued[0].use_count(), 1) << "the step does not hold it";
   }
   // The context is gone, so nothing may be left to call.
   manager.StartCancel();
