@@ -208,6 +208,31 @@ TEST_F(StallWatchTest, NoFailureWhileARankMakesProgress) {
   EXPECT_FALSE(b->Failed());
 }
 
+TEST_F(StallWatchTest, NoFailureWhileExchangesEnd) {
+  const auto a = Begin(0, "a"), b = Begin(1, "b");
+  std::vector<std::shared_ptr<FakeExchange>> left;
+  for (int i = 0; i < 10; ++i) left.push_back(Begin(1, "c"));
+  horovod_->BeforeRounds([&](int round) {
+    if (round % 4 != 0 || left.empty()) return;
+    End(1, left.back());
+    left.pop_back();
+  });
+  ASSERT_TRUE(horovod_->WaitForRounds(40));
+  horovod_->BeforeRounds({});
+  EXPECT_FALSE(a->Failed());
+  EXPECT_FALSE(b->Failed());
+}
+
+TEST_F(StallWatchTest, NoFailureWhileExchangesBegin) {
+  const auto a = Begin(0, "a"), b = Begin(1, "b");
+  horovod_->BeforeRounds([&](int round) {
+    if (round % 4 == 0) Begin(1, "c");
+  });
+  ASSERT_TRUE(horovod_->WaitForRounds(40));
+  EXPECT_FALSE(a->Failed());
+  EXPECT_FALSE(b->Failed());
+}
+
 TEST_F(StallWatchTest, RoundsAreCountedFromTheBeginningOfALateExchange) {
   const auto a = Begin(0, "a"), first = Begin(1, "first");
   End(1, first);
