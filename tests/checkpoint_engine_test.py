@@ -1,10 +1,22 @@
 """The engine and the command line's reader read the same tables from the same checkpoints."""
 
+import json
+
 import numpy as np
 import pytest
 
 import harness  # noqa: F401 - quiets TensorFlow
-from checkpoint_files import BLOCKS, BLOOM, COUNTER, KEYS, History, by_owner, table_description, write_folder
+from checkpoint_files import (
+    BLOCKS,
+    BLOOM,
+    COUNTER,
+    KEYS,
+    History,
+    by_owner,
+    table_description,
+    write_folder,
+    write_manifest,
+)
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
     cli,
@@ -146,3 +158,21 @@ def test_an_error_of_the_engine_is_a_checkpoint_error_that_names_the_file(tmp_pa
     with pytest.raises(CheckpointError, match="values.npy"):
         engine.compact(table, tmp_path / "new", "0123456789abcdef")
     assert list(row_blocks(table, ()))
+
+
+def test_the_engine_refuses_a_chain_whose_middle_builds_on_another_checkpoint(tmp_path):
+    made = engine_history(tmp_path, columns=())
+    made.train(10)
+    first = made.save("model.ckpt-0")
+    made.rows.popitem()
+    made.save("another-0")
+    for number in (1, 2):
+        made.train(10)
+        saved = made.save(f"model.ckpt-{number}", delta=True)
+    table = table_of(saved.folder)
+    manifest = json.loads((saved.folder / "manifest.json").read_bytes())
+    link = {"path": f"../../{first.folder.parent.name}/{first.folder.name}", "crc32": first.crc32}
+    manifest["chain"][0] = link
+    write_manifest(saved.folder, manifest)
+    with pytest.raises(CheckpointError, match="is not number 2 of the chain of"):
+        engine.compact(table, tmp_path / "new", "0123456789abcdef")
