@@ -224,6 +224,26 @@ def test_an_incremental_saver(tmp_path, folder):
         restores_like(prefix, of_the_same_step(tmp_path, 2 * number))
 
 
+def test_after_a_save_that_did_not_end_the_next_one_is_full(tmp_path):
+    """Its ranks may disagree about the last checkpoint."""
+    from tensorflow.python.training import incremental_saver
+
+    with harness.graph_and_session() as session:
+        step = model()
+        saver = incremental_saver._get_incremental_saver(True, None)
+        session.run(v1.global_variables_initializer())
+        prefixes = []
+        for number in range(1, 5):
+            session.run(step)
+            if number == 3:
+                # As in a run that is interrupted before the tables are told of its end.
+                names = saver.saver_def
+                session.run(names.save_tensor_name, {names.filename_tensor_name: str(tmp_path / "other")})
+            prefixes.append(saver.incremental_save(session, str(tmp_path / "incr.ckpt"), global_step=number))
+        assert [kind_of(prefix) for prefix in prefixes] == ["full", "delta", "full", "delta"]
+    restores_like(prefixes[-1], of_the_same_step(tmp_path, 4))
+
+
 def test_no_incremental_saver_where_none_is_wanted():
     from tensorflow.python.training import incremental_saver
 

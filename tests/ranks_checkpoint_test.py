@@ -248,35 +248,6 @@ def test_errors_are_raised_on_all_ranks_and_change_nothing(tmp_path):
     assert not [name for name in by_rank[0]["left"] if name.startswith("of_1.sok")]
 
 
-def _increments(folder: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """Increments before and after a save in which only rank 0 fails; the error, and what is restored."""
-    with harness.graph_and_session() as session:
-        model = Model()
-        saver = IncrementalSaver()
-        harness.initialize(session)
-        os.makedirs(f"{folder}/state_is_a_folder", exist_ok=True)
-        model.step(session, 0)
-        saver.incremental_save(session, f"{folder}/increment", global_step=0)
-        model.step(session, 1)
-        error = _message(
-            lambda: model.saver.save(session, f"{folder}/late", latest_filename="state_is_a_folder")
-        )
-        model.step(session, 2)
-        path = saver.incremental_save(session, f"{folder}/increment", global_step=2)
-        want = model.contents(session)
-        model.step(session, 3)
-        saver.restore(session, path)
-        return error, model.contents(session), want
-
-
-def test_an_increment_after_a_save_that_failed_on_one_rank(tmp_path):
-    by_rank = ranks.run(_increments, str(tmp_path), ranks=2)
-    assert "rank 0 failed" in by_rank[1][0]
-    for error, found, want in by_rank:
-        assert error != "no error"
-        np.testing.assert_array_equal(found, want)
-
-
 def _keep(folder: str) -> tuple[list[str], list[str]]:
     with harness.graph_and_session() as session:
         model = Model()
