@@ -17,7 +17,7 @@ import harness
 import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
-from sparse_operation_kit import compat
+from sparse_operation_kit import compat, native
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
 
@@ -360,6 +360,26 @@ def test_saving_before_the_initializer_names_the_table(tmp_path):
         session.run(model.kernel.initializer)
         with pytest.raises(tf.errors.FailedPreconditionError, match="'(user/table|item)'.*not initialized"):
             model.saver.save(session, str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_the_error_of_one_table_is_not_lost_behind_another(tmp_path, failing):
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name, 2) for name in ("a", "b")]
+        harness.initialize(session)
+
+        def stage(tables, save_id, stage):
+            handles = [table.handle for table in tables]
+            return native.ops.sok_checkpoint_stage(
+                handles, str(tmp_path / "model"), save_id, True, stage=stage, incremental=False
+            )
+
+        # One of the two has not begun.
+        begun = stage([tables[1 - failing]], 0, "begin")
+        written = stage(tables, begun.save_id, "write")
+        code, message = session.run([written.code, written.message])
+    assert code == tf.errors.NOT_FOUND
+    assert f"'{tables[failing].m_var_name}'" in message.decode()
 
 
 def test_restoring_in_another_session_runs_init(tmp_path):

@@ -159,6 +159,26 @@ TEST_F(DeltasTest, AfterAFailureTheNextIsFull) {
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
 }
 
+TEST_F(DeltasTest, ARankThatMissedACheckpointDoesNotAddToItsChain) {
+  std::mt19937_64 random(23);
+  const Tables tables = MakeTables(Options(), 2);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
+  MustSave(tables, Request(1, true));
+  // Rank 1 is not told that the second save has ended, and its chain still ends at the first.
+  const SaveRequest missed = Request(2, true);
+  for (const auto& table : tables) ASSERT_TRUE(Begin(table.get(), missed).ok());
+  for (const auto& table : tables) ASSERT_TRUE(Write(table.get(), missed).ok());
+  ASSERT_TRUE(PublishTableCheckpoint(tables[0]->options(), missed).ok());
+  ASSERT_TRUE(End(tables[0].get(), missed, true).ok());
+  const SaveRequest next = Request(3, true);
+  for (const auto& table : tables) ASSERT_TRUE(Begin(table.get(), next).ok());
+  EXPECT_TRUE(Write(tables[0].get(), next).ok());
+  const Status status = Write(tables[1].get(), next);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("rank 1 does not track changes since"), std::string::npos)
+      << status.message();
+}
+
 TEST_F(DeltasTest, ANewHyperParameterOfAdamMakesTheNextFull) {
   std::mt19937_64 random(17);
   const Tables tables = MakeTables(Options(), 1);
