@@ -157,6 +157,14 @@ TEST_F(DeltasTest, AfterAFailureTheNextIsFull) {
   const std::string reference = MustSave(tables, request);
   EXPECT_FALSE(IsDelta(request));
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
+  // The table is published, and what comes after it fails.
+  request = Request(3, true);
+  ASSERT_TRUE(Begin(tables[0].get(), request).ok());
+  ASSERT_TRUE(Write(tables[0].get(), request).ok());
+  ASSERT_TRUE(PublishTableCheckpoint(tables[0]->options(), request).ok());
+  EXPECT_TRUE(End(tables[0].get(), request, false).ok());
+  MustSave(tables, Request(4, true));
+  EXPECT_FALSE(IsDelta(Request(4)));
 }
 
 TEST_F(DeltasTest, ARankThatMissedACheckpointDoesNotAddToItsChain) {
