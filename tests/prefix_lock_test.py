@@ -165,3 +165,25 @@ def test_links_and_pipes_are_neither_followed_nor_waited_for(prefix, tmp_path):
     os.link(victim, path)
     acquire(prefix, 0).release()
     assert victim.read_text() == "bytes"
+
+
+@pytest.mark.parametrize("call", ["write", "lstat", "fstat"])
+def test_a_call_that_fails_leaves_no_lock(prefix, tmp_path, monkeypatch, call):
+    """On a full disk the lock has no text; a question without an answer is an error, and leaves nothing."""
+    real = getattr(os, call)
+
+    def fail(*args, **options):
+        monkeypatch.setattr(os, call, real)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, call, fail)
+    if call == "write":
+        with acquire(prefix, 0):
+            assert try_acquire(prefix) is None
+    else:
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            acquire(prefix, 0)
+    monkeypatch.undo()
+    with acquire(prefix, 0):
+        pass
+    assert not list(tmp_path.iterdir())

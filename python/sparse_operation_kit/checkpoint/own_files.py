@@ -27,6 +27,30 @@ def opener(path: str, flags: int) -> int:
         return _open(name, flags | os.O_CLOEXEC, folder, path)
 
 
+def is_there(path: str | os.PathLike) -> bool:
+    """Returns whether there is a file, a folder or a link, whose target may be missing, at the path.
+
+    `os.path.lexists` takes every error for an absence. On a network file system that would make a checkpoint
+    disappear whose file cannot be looked at for a moment.
+
+    Raises:
+      OSError: The file system did not answer.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def is_folder(path: str | os.PathLike) -> bool:
+    """Returns whether there is a folder, or a link to one, at the path. Raises OSError as `is_there`."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def names(path: str | os.PathLike) -> list[str]:
     """Returns the sorted names in a folder. Raises OSError, also if the folder is a link."""
     with _place(os.fspath(path)) as (folder, name):

@@ -48,7 +48,8 @@ class PrefixLock:
     def forget(self) -> None:
         """Closes the lock's file without unlocking; in a forked process the parent keeps the lock."""
         _held.discard(self)
-        os.close(self._descriptor)
+        with contextlib.suppress(OSError):  # The descriptor is closed anyway.
+            os.close(self._descriptor)
 
     def __enter__(self) -> PrefixLock:
         """Returns the lock."""
@@ -108,10 +109,17 @@ def try_acquire(prefix: str) -> PrefixLock | None:
             continue
         # Having created the file, this process owns it, even without flock. But another process may have
         # found the file before it was locked; then that process has the lock, or has removed the file.
-        if _flock(descriptor) is not False and _is_at(path, descriptor):
-            os.write(descriptor, f"Process {os.getpid()} on {socket.gethostname()}".encode())
-            return PrefixLock(path, descriptor)
-        os.close(descriptor)
+        lock = PrefixLock(path, descriptor)
+        try:
+            if _flock(descriptor) is not False and _is_at(path, descriptor):
+                # The text is for people: a lock on a full disk has none.
+                with contextlib.suppress(OSError):
+                    os.write(descriptor, f"Process {os.getpid()} on {socket.gethostname()}".encode())
+                return lock
+        except OSError:
+            lock.release()
+            raise
+        lock.forget()
     return None
 
 

@@ -50,7 +50,7 @@ def new_place(prefix: Path, name: str, identity: str) -> Path:
 
 def place_at(path: Path) -> Path:
     """Returns the place of the table with this path: the folder if there is one, or a link in its place."""
-    if not path.parent.name.endswith(FOLDER_SUFFIX) or os.path.lexists(path) or path.parent.is_symlink():
+    if not path.parent.name.endswith(FOLDER_SUFFIX) or own_files.is_there(path) or path.parent.is_symlink():
         return path
     return path.parent.with_name(f"{path.parent.name}-{path.name}")
 
@@ -82,10 +82,13 @@ def is_folder(place: Path) -> bool:
 
 
 def is_complete(place: Path) -> bool:
-    """Returns whether there is a table. An old folder may be damaged; files without a manifest are none."""
+    """Returns whether there is a table. An old folder may be damaged; files without a manifest are none.
+
+    Raises OSError if the file system does not say.
+    """
     if is_folder(place):
-        return place.is_dir() and not place.name.endswith(UNFINISHED)
-    return os.path.lexists(file_of(place, MANIFEST))
+        return own_files.is_folder(place) and not place.name.endswith(UNFINISHED)
+    return own_files.is_there(file_of(place, MANIFEST))
 
 
 def place_of_file(path: Path) -> Path | None:
@@ -167,6 +170,6 @@ def remove(place: Path) -> None:
 
 def _match_of_files(place: Path) -> re.Match[str] | None:
     """Returns the parts of the name if the place is the start of files' names, None if it is a folder."""
-    if place.parent.name.endswith(FOLDER_SUFFIX) or os.path.lexists(place):
+    if place.parent.name.endswith(FOLDER_SUFFIX) or own_files.is_there(place):
         return None
     return _PLACE.fullmatch(place.name)

@@ -87,6 +87,10 @@ class IncrementalCheckpointHook(tf.compat.v1.train.SessionRunHook):
         """Saves at the end, if the last step is not saved."""
         self._saves.end(session)
 
+    def _save(self, session: tf.compat.v1.Session, step: int) -> bool:
+        """Saves now, as the method of a CheckpointSaverHook does, which programs call for an extra save."""
+        return self._saves._save(session, step)
+
 
 class _Saves(tf.compat.v1.train.CheckpointSaverHook):
     """The hook that an IncrementalCheckpointHook runs."""

@@ -32,7 +32,10 @@ class NeededTables:
         self._unclear_until = float("-inf")
 
     def add(self, prefix: str) -> None:
-        """Adds the tables that the checkpoint at `prefix` needs. Logs a warning if it cannot be read."""
+        """Adds the tables that the checkpoint at `prefix` needs. Logs a warning if it cannot be read.
+
+        Raises OSError if the file system does not say which files there are.
+        """
         path = Path(prefix)
         try:
             for reference in read_references(path):

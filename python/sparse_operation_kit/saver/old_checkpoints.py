@@ -13,6 +13,7 @@ wrote them or took them over.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -23,7 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.checkpoint import prefix_lock, table_files
+from sparse_operation_kit.checkpoint import own_files, prefix_lock, table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.checkpoint.references import read_references
@@ -40,12 +41,14 @@ class _Known:
       graph: A weak reference to its graph.
       identities: The identity of the `.index` file that it wrote or took over, by prefix.
       stems: The prefixes without a step whose checkpoints it has taken over.
+      unclear: Prefixes about which the file system did not answer. They stay, and the next save asks again.
     """
 
     def __init__(self, graph: tf.Graph) -> None:
         self.graph = weakref.ref(graph)
         self.identities: dict[str, tuple[int, int] | None] = {}
         self.stems: set[str] = set()
+        self.unclear: set[str] = set()
 
 
 _savers: weakref.WeakKeyDictionary[tf.compat.v1.train.Saver, _Known] = weakref.WeakKeyDictionary()
@@ -64,7 +67,10 @@ def take_over(
       kind: The Saver's kind, `saver_marks.FULL` or `INCREMENTAL`.
     """
     known = _savers.setdefault(saver, _Known(graph))
-    told = any(path not in known.identities for path in saver.last_checkpoints)
+    again = [one for one in saver._checkpoints_to_be_deleted if one[0] in known.unclear]
+    for one in again:
+        saver._checkpoints_to_be_deleted.remove(one)
+    told = bool(again) or any(path not in known.identities for path in saver.last_checkpoints)
     stem = _stem_of(saver, prefix, numbered)
     first = kind == saver_marks.INCREMENTAL and stem is not None and stem not in known.stems
     if not told and not first:
@@ -73,19 +79,31 @@ def take_over(
     if stem is not None:
         known.stems.add(stem)
     counted = []
-    for path, time in [*map(tuple, saver._last_checkpoints), *((path, 0.0) for path in left)]:
+    known.unclear.clear()
+    for path, time in [*again, *map(tuple, saver._last_checkpoints), *((path, 0.0) for path in left)]:
         if path in known.identities:
             counted.append((path, time))
-        elif saver_marks.kind_of(path) in (None, kind):
-            identity = _identity(path)
-            if identity is not None and _is_readable(path):
-                known.identities[path] = identity
-                counted.append((path, identity[1] / 1e9))
+            continue
+        try:
+            identity = _identity(path) if saver_marks.kind_of(path) in (None, kind) else None
+        except OSError as error:
+            _note_unclear(known, path, error)
+            counted.append((path, time))
+            continue
+        if identity is not None and _is_readable(path):
+            known.identities[path] = identity
+            counted.append((path, identity[1] / 1e9))
     counted.sort(key=lambda one: (one[0] == prefix, one[1]))
     # At each save, TensorFlow removes one checkpoint at most.
     excess = max(0, len(counted) - saver.saver_def.max_to_keep)
     saver._checkpoints_to_be_deleted.extend(counted[:excess])
     saver.set_last_checkpoints_with_time(counted[excess:])
+
+
+def _note_unclear(known: _Known | None, prefix: str, error: OSError) -> None:
+    if known is not None:
+        known.unclear.add(prefix)
+    _log.warning("%s", printable(f"Old checkpoint {prefix} stays until the next save: {error}"))
 
 
 def _stem_of(saver: tf.compat.v1.train.Saver, prefix: str, numbered: bool) -> str | None:
@@ -136,7 +154,10 @@ def _is_readable(prefix: str) -> bool:
 def note(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str) -> None:
     """Records that the Saver wrote the checkpoint at `prefix`. The caller holds the prefix's lock."""
     known = _savers.setdefault(saver, _Known(graph)).identities
-    known[prefix] = _identity(prefix)
+    try:
+        known[prefix] = _identity(prefix)
+    except OSError:
+        known.pop(prefix, None)  # The next save asks again.
     pending = {path for path, _ in saver._checkpoints_to_be_deleted}
     for path in set(known) - set(saver.last_checkpoints) - pending - {prefix}:
         del known[path]
@@ -159,34 +180,39 @@ def remove(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kw
 def _remove_first(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> None:
     pending = saver._checkpoints_to_be_deleted
     prefix = pending[0][0]
-    try:
-        lock = prefix_lock.try_acquire(prefix)
-    except OSError:
-        lock = None  # A save must not fail because of an old checkpoint.
-    if lock is None:
-        pending.pop(0)  # Another process is saving there.
-        return
     known = _savers.get(saver)
-    with lock:
-        if known is None or known.identities.get(prefix, _identity(prefix)) == _identity(prefix):
+    if known is not None and prefix in known.unclear:
+        pending.append(pending.pop(0))
+        return
+    try:
+        with prefix_lock.try_acquire(prefix) or contextlib.nullcontext() as lock:
+            identity = _identity(prefix)
+            # Without the lock, another process is saving there.
+            if lock is None or (known is not None and known.identities.get(prefix, identity) != identity):
+                pending.pop(0)
+                return
             original(saver, *args, **kwargs)
             saver_marks.end(prefix, None)
-        else:
-            pending.pop(0)
+    except OSError as error:
+        # A save must not fail because of an old checkpoint.
+        _note_unclear(known, prefix, error)
+        if pending and pending[0][0] == prefix:
+            pending.append(pending.pop(0))
 
 
 def _has_tables(prefix: str) -> bool:
-    if os.path.lexists(f"{prefix}{FOLDER_SUFFIX}") or saver_marks.kind_of(prefix) is not None:
-        return True
     try:
+        if own_files.is_there(f"{prefix}{FOLDER_SUFFIX}") or saver_marks.kind_of(prefix) is not None:
+            return True
         return bool(table_files.places_of(Path(prefix)))
     except OSError:
         return True
 
 
 def _identity(prefix: str) -> tuple[int, int] | None:
+    """Returns what tells an index from another one at its path; None if there is none. Raises OSError."""
     try:
         facts = os.stat(f"{prefix}.index")
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return facts.st_ino, facts.st_mtime_ns

@@ -37,7 +37,7 @@ def collect(
 
     Tables are kept if an `.index` file refers to them, directly or through the chain of an incremental
     checkpoint; if an unreadable checkpoint may need them; or if another process holds the lock of their
-    prefix. Errors are only logged as warnings.
+    prefix. Errors are only logged as warnings; nothing is removed if a question about a file fails.
 
     Args:
       prefix: The prefix of the checkpoint that was just saved, or whose save has failed.
@@ -83,12 +83,12 @@ def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set
         # The names are read only after the locks are held, when no other save can change them.
         tables = {one: table_files.places_of(Path(one)) for one in free}
         needed = NeededTables()
-        if os.path.exists(f"{prefix}{_INDEX}"):
+        if own_files.is_there(f"{prefix}{_INDEX}"):
             needed.add(prefix)
         if not any(_is_left(one, found, needed) for one, found in tables.items()):
             return
         directories = sorted({_directory(one) for one in [prefix, *removed, *kept]})
-        directories = [directory for directory in directories if os.path.isdir(directory)]
+        directories = [directory for directory in directories if own_files.is_folder(directory)]
         if not all(lock(chains_of(directory)) for directory in directories):
             return
         for directory in directories:
@@ -114,7 +114,7 @@ def _candidates(prefix: str, removed: Sequence[str]) -> list[str]:
     """Returns the prefixes whose tables may be removed."""
     found = []
     for directory in sorted({_directory(path) for path in [prefix, *removed]}):
-        if not os.path.isdir(directory):
+        if not own_files.is_folder(directory):
             continue
         here = [os.path.basename(path) for path in [prefix, *removed] if _directory(path) == directory]
         families = [re.compile(re.escape(re.sub(r"-\d+$", "", name)) + r"(-\d+)?") for name in here]
@@ -139,7 +139,7 @@ def _base(entry: str, suffix: str) -> str:
 
 def _is_own(path: str) -> bool:
     """Returns whether the path may be a checkpoint's folder, or a link in place of one."""
-    return os.path.islink(path) or os.path.isdir(path)
+    return os.path.islink(path) or own_files.is_folder(path)
 
 
 def _is_left(prefix: str, tables: Sequence[Path], needed: NeededTables) -> bool:
@@ -147,7 +147,7 @@ def _is_left(prefix: str, tables: Sequence[Path], needed: NeededTables) -> bool:
     if _is_killed(prefix):
         return True
     if not tables:
-        return os.path.lexists(prefix + FOLDER_SUFFIX)
+        return own_files.is_there(prefix + FOLDER_SUFFIX)
     return not all(needed.has(table) for table in tables)
 
 
@@ -168,16 +168,13 @@ def _remove_all_but(needed: NeededTables, prefix: str, tables: Sequence[Path]) -
 
 
 def _is_killed(prefix: str) -> bool:
-    """Returns whether a save or removal of a marked checkpoint was killed. The caller holds its lock."""
+    """Returns whether a save or removal of a marked checkpoint was killed. The caller holds its lock.
+
+    Raises OSError if the file system does not say.
+    """
     if saver_marks.kind_of(prefix) is None:
         return False
-    try:
-        os.lstat(f"{prefix}{_INDEX}")
-    except FileNotFoundError:
-        return True
-    except OSError:
-        pass  # An index that cannot be looked at may be there.
-    return False
+    return not own_files.is_there(f"{prefix}{_INDEX}")
 
 
 def _remove_tensorflows(prefix: str) -> None:

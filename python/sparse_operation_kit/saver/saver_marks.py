@@ -33,7 +33,7 @@ def begin(prefix: str, kind: str | None) -> None:
       prefix: The checkpoint's prefix, whose lock the caller holds.
       kind: FULL, INCREMENTAL, or None if the Saver does not count the checkpoint.
     """
-    if kind is not None and not os.path.lexists(f"{prefix}.index"):
+    if kind is not None and not own_files.is_there(f"{prefix}.index"):
         _make(prefix + kind)
 
 
@@ -52,8 +52,8 @@ def end(prefix: str, kind: str | None) -> None:
 
 
 def kind_of(prefix: str) -> str | None:
-    """Returns FULL, INCREMENTAL, or None if the checkpoint has no mark."""
-    return next((kind for kind in _KINDS if os.path.lexists(prefix + kind)), None)
+    """Returns FULL, INCREMENTAL, or None if the checkpoint has no mark. Raises OSError."""
+    return next((kind for kind in _KINDS if own_files.is_there(prefix + kind)), None)
 
 
 def marked(stem: str, kind: str) -> list[str]:
