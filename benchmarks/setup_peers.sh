@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the environments of the libraries that peers.py compares with ours, each from its file in requirements/. Makes
-# only those that are missing. If one cannot be made, reports that and continues with the others.
+# Makes the environments of the libraries that measure.py compares with ours, each from its file in requirements/.
+# Makes only those that are missing. If one cannot be made, reports that and continues with the others.
 #
-# Usage: benchmarks/setup_peers.sh [NAME]...      (tfra, torch, fbgemm; without a name: all)
+# Usage: benchmarks/setup_peers.sh [NAME]...      (tfra, torch; without a name: all. fbgemm is in that of torch)
 #
 # Environment: SOK_HOME  environments are in its folder peers and take 4 GB (~/.cache/sparse-operation-kit)
 #              PYTHON    the Python 3.11 to make them from
@@ -11,7 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../tools/lib/common.sh"
 source "$SOK_ROOT/tools/lib/environment.sh"
 
 readonly REQUIREMENTS="$SOK_ROOT/benchmarks/requirements"
-readonly PEERS=(tfra torch fbgemm)
+readonly PEERS=(tfra torch)
 
 # The requirement files of a peer: NAME.txt, and NAME-no-deps.txt if there is one.
 peer_files() {  # peer_files NAME
@@ -20,11 +20,7 @@ peer_files() {  # peer_files NAME
 }
 
 peer_imports() {  # peer_imports NAME
-  case "$1" in
-    tfra) echo "import bench.peers.tfra_tables" ;;
-    torch) echo "import bench.peers.torch_tables" ;;
-    fbgemm) echo "import bench.peers.fbgemm_tables" ;;
-  esac
+  if [ "$1" = tfra ]; then echo "import bench.tfra_side"; else echo "import bench.torch_sides, fbgemm_gpu"; fi
 }
 
 make_peer() {  # make_peer NAME NUMBER; status 1 if it cannot be made

@@ -25,13 +25,12 @@ def test_a_run_measures_both_sides_on_the_device(main, tmp_path, device):
     with fake_gpu_device.copies() as copies:
         assert main([*SMALL, "--optimizer", "lazy_adam", "--device", device, "--json", str(path)]) == 0
     written = json.loads(path.read_text(encoding="utf-8"))
-    assert written["machine"]["device"] == device
     # 2 kinds of bags; the forward lookup, the lookup and the step.
-    assert len(written["rows"]) == 2 * 3
-    for row in written["rows"]:
-        peers = ["tf.gather", "tf sparse"] if row["hotness"] == 1 else ["tf sparse"]
-        assert [peer["name"] for peer in row["peers"]] == peers
-    assert device == "cpu" or all(row["engine"] is None for row in written["rows"])
+    assert len(written["results"]) == 2 * 3
+    for result in written["results"]:
+        assert result["question"]["device"] == device
+        names = set(result["timings"])
+        assert {"sok", "tensorflow"} <= names and (device == "cpu" or "engine" not in names)
     assert (copies.to_device > 0) == (device == "gpu")
 
 

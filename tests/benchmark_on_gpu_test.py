@@ -1,11 +1,11 @@
-"""engine_benchmark runs, on the host, and benchmarks/on_gpu.py shows what it measured."""
+"""engine_benchmark runs, on the host, and benchmarks/measure.py shows what it measured."""
 
 import json
 import subprocess
 
 import pytest
 
-import on_gpu as program
+import measure
 from benchmark_support import BAZEL_BIN
 
 BENCHMARK = BAZEL_BIN / "cuda" / "programs" / "engine_benchmark_on_host"
@@ -72,10 +72,10 @@ def test_rows_and_slots_decide_the_bytes(results):
 
 def test_the_program_shows_shares_by_dim(results, tmp_path, capsys):
     plot = tmp_path / "plot.png"
-    assert program.main([str(results), "--plot", str(plot)]) == 0
+    assert measure.main(["gpu", "--results", str(results), "--plot", str(plot)]) == 0
     printed = capsys.readouterr().out
     assert "mean nothing" in printed
-    assert "uniform: share of the copy bandwidth" in printed
+    assert "uniform ids: share of the copy bandwidth" in printed
     assert "dim 8" in printed
     assert any(line.startswith("| pool, ") for line in printed.splitlines())
     assert plot.read_bytes().startswith(b"\x89PNG")
@@ -85,7 +85,7 @@ def test_another_file_is_refused(tmp_path):
     path = tmp_path / "other.json"
     path.write_text('{"program": "other", "format": 1}')
     with pytest.raises(SystemExit, match="no file of engine_benchmark"):
-        program.main([str(path)])
+        measure.main(["gpu", "--results", str(path)])
 
 
 def test_a_wrong_option_is_refused():

@@ -1,89 +1,127 @@
-"""benchmarks/lookup_and_step.py runs, and fails if the two sides compute different results."""
+"""The workloads of benchmarks/measure.py run at a tiny size; benchmark_ranks_test has those over ranks."""
 
 import pathlib
-import time
+import shutil
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-from bench import ids, report
-from bench.agreement import check_agreement
-from bench.axes import Bags, Tables
-from bench.inputs import RotatingBatches
-from bench.sides import SokSide, TensorFlowSide
-from bench.timing import AfterwardsContender
-from benchmark_support import run_program
-from harness import graph_and_session, initialize
+import measure
+from bench import report
+from benchmark_support import MEASURE, TINY, run_program, run_workload
 
-PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookup_and_step.py"
-SMALL = ["--features", "3", "--batch", "8", "--rows", "90", "--dim", "4", "--rounds", "1", "--batches", "2"]
+READ_FILES = {"goals", "gpu"}
 
 
-def test_a_run_prints_a_table_and_writes_every_number(tmp_path):
-    path = tmp_path / "rows.json"
-    flags = ["--optimizer", "lazy_adam,adam", "--threads", "1,2", "--hotness", "1"]
-    done = run_program(PROGRAM, *SMALL, *flags, "--json", str(path))
+def test_every_workload_has_a_tiny_size():
+    assert sorted({*TINY, *READ_FILES}) == measure.WORKLOADS
+
+
+def test_lookup_and_step_under_its_own_name(tmp_path):
+    path = tmp_path / "results.json"
+    flags = [*TINY["lookup_and_step"].split(), "--optimizer", "adam", "--threads", "1,2"]
+    program = MEASURE.with_name("lookup_and_step.py")
+    done = run_program(program, *flags, "--hotness", "1", "--json", str(path))
     assert done.returncode == 0, done.stderr
-    rows = report.read_rows(path)
-    # 2 numbers of threads, 2 optimizers; the forward lookup, the lookup and the step.
-    assert len(rows) == 2 * 2 * 3
-    assert len(done.stdout.splitlines()) == 1 + len(rows)
-    for row in rows:
-        assert [peer.name for peer in row.peers] == ["tf.gather", "tf sparse"]
-        assert 0 < row.timing.minimum <= row.timing.median and row.timing.median_cpu > 0
-        assert 0 < row.unique < row.ids and row.bound_ms > 0
-        assert 0 < row.run_alone.minimum <= row.run_alone.median
+    results = report.read(path)
+    questions = [(result.question["threads"], result.question["what"]) for result in results]
+    assert questions == [(threads, what) for threads in (1, 2) for what in ("forward", "lookup", "step")]
+    for result in results:
+        assert list(result.timings)[1:] == ["session.run alone", "sok", "tensorflow", "engine"]
+        assert 0 < result.counts["unique"] < result.counts["ids"]
+    assert done.stdout == report.table(results) + "\n"
 
 
-def test_an_unknown_optimizer_is_an_error_that_lists_the_known():
-    done = run_program(PROGRAM, *SMALL, "--optimizer", "adamm")
-    assert done.returncode == 2
-    assert "unknown optimizer 'adamm'; known are lazy_adam" in done.stderr
+def test_without_the_engine_and_with_bags(tmp_path):
+    _, results = run_workload(
+        tmp_path, "lookup_and_step", "--no-engine", "--hotness", "3", "--threads", "1", "--optimizer", "sgd"
+    )
+    assert [list(result.timings)[2:] for result in results] == [["sok", "tensorflow"]] * 3
 
 
-def check_agreement_of_two_sides(equal_rows):
-    tables = Tables(features=2, rows_per_table=20, dim=3, optimizer="lazy_adam")
-    batches = ids.make_batches(Bags(batch=6, hotness=3, exponent=1.1), 2, 20, count=2, seed=5)
-    with graph_and_session() as session:
-        ours, theirs = SokSide(tables), TensorFlowSide(tables)
-        rotation = RotatingBatches(batches)
-        gradients = [tf.ones([6, 3]), tf.fill([6, 3], 2.0)]
-        targets = [side.targets("sparse", rotation.features, gradients) for side in (ours, theirs)]
-        initialize(session)
-        if equal_rows:
-            ours.copy_rows(session, theirs)
-        check_agreement(session, rotation, len(batches), *targets, {})
+def test_parts(tmp_path):
+    done, results = run_workload(tmp_path, "parts", "--part", "dedup,index,gather,update,cores")
+    parts = [(result.question["part"], result.question.get("threads")) for result in results]
+    assert parts[:3] == [("dedup", 1), ("dedup", 2), ("index", 1)]
+    assert parts[3:7] == [("gather", 1), ("pool", 1), ("gather", 2), ("pool", 2)]
+    assert parts[7:] == [("update", 1)] * 2 + [("update", 2)] * 2 + [("cores", None)]
+    for result in results[:7]:
+        (goal,) = result.goals
+        assert list(result.timings)[-1] == result.ours == "engine"
+        assert goal.beside in result.timings
+        assert goal.beside == "tf.unique" or goal.beside.endswith("lines in flight")
+    assert results[-1].counts["a cache line to the other core, ns"] > 1
+    # The goals are read from that file.
+    goals = run_program(MEASURE, "goals", "--results", str(tmp_path / "results.json"))
+    assert goals.stdout == report.goals_table(results) + "\n"
+    assert len(goals.stdout.splitlines()) == 2 + 7
 
 
-def test_sides_with_equal_rows_agree_before_and_after_training():
-    check_agreement_of_two_sides(equal_rows=True)
+def test_trainer_skips_data_that_it_has_not(tmp_path):
+    done, (result,) = run_workload(tmp_path, "trainer")
+    assert "movielens is left out" in done.stderr
+    assert (result.question["trainer"], result.question["batch"]) == ("synthetic", 32)
+    assert list(result.timings) == ["sok", "tensorflow", "no tables"]
+    assert [goal.beside for goal in result.goals] == ["tensorflow"]
 
 
-def test_sides_with_different_rows_are_refused():
-    with pytest.raises(AssertionError, match="before training"):
-        check_agreement_of_two_sides(equal_rows=False)
+def test_feature_columns(tmp_path):
+    _, results = run_workload(tmp_path, "feature_columns")
+    assert [result.question["kind"] for result in results] == ["identity", "hash"]
+    for result in results:
+        assert result.counts["ops in graph, grouped"] < result.counts["ops in graph, plain"] / 3
+        assert 0 < result.counts["ops in step, grouped"] < result.counts["ops in step, plain"] / 2
 
 
-def test_ids_are_skewed_and_bags_have_the_hotness_asked_for():
-    batches = ids.make_batches(Bags(batch=2000, hotness=10, exponent=1.2), 1, 5000, count=2, seed=3)
-    bags = batches[0][0]
-    lengths = np.diff(bags.offsets)
-    assert bags.offsets[0] == 0 and bags.offsets[-1] == bags.ids.size
-    assert 1 <= lengths.min() and lengths.max() == bags.longest() and 9.5 < lengths.mean() < 10.5
-    assert bags.ids.min() >= 0 and bags.ids.max() < 5000
-    counts = np.sort(np.bincount(bags.ids))[::-1]
-    # Zipf's law: the first is about 2^1.2 times as frequent as the second.
-    assert 1.9 < counts[0] / counts[1] < 2.8
-    # Frequent ids are the same in every batch.
-    assert np.bincount(bags.ids).argmax() == np.bincount(batches[1][0].ids).argmax()
+def test_checkpoints_take_no_memory_that_grows_with_the_table(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    _, results = run_workload(tmp_path, "checkpoints", "--folder", str(folder))
+    sizes = [(result.question["GiB of rows"], result.question["what"]) for result in results]
+    assert sizes == [(gib, what) for gib in (0.001, 0.1) for what in ("save", "restore")]
+    for result in results:
+        assert result.counts["rows"] == int(result.question["GiB of rows"] * 2**30 / (4 * 3 * 8))
+        # The larger table has 102.4 MiB.
+        assert 0 <= result.counts["MiB above"] < 64
+    assert not list(folder.iterdir())
 
 
-def test_the_call_before_is_not_timed(monkeypatch):
-    calls = []
-    # Seconds on the clock: those of all calls so far.
-    seconds = {"before": 50.0, "call": 0.25}
-    monkeypatch.setattr(time, "perf_counter", lambda: sum(seconds[call] for call in calls))
-    contender = AfterwardsContender("", lambda: calls.append("before"), lambda: calls.append("call"))
-    assert contender.sample(3).wall == 250
-    assert calls == ["before", "call"] * 3
+@pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="needs valgrind")
+def test_instructions_of_the_parts_add_up_to_a_step(tmp_path):
+    from workloads import instructions
+
+    _, results = run_workload(tmp_path, "instructions", "--hotness", "3")
+    counts = {result.question["part"]: result.counts["instructions per id"] for result in results}
+    assert list(counts) == [*instructions.PARTS, instructions.REST, instructions.STEP]
+    assert all(counts[name] > 0 for name in instructions.PARTS)
+    assert sum(counts.values()) == pytest.approx(2 * counts[instructions.STEP])
+
+
+@pytest.mark.parametrize(
+    ("workload", "flags", "message"),
+    [
+        ("lookup_and_step", "--optimizer adamm", "unknown optimizer 'adamm'; known are lazy_adam"),
+        ("parts", "--part index,dedupe", "unknown part 'dedupe'; known are dedup, index, gather"),
+        ("trainer", "--dataset census", "unknown data set 'census'; known are movielens, synthetic"),
+        ("feature_columns", "--kind crossed", "unknown kind 'crossed'; known are identity, hash"),
+        ("rows_or_sums", "--transport ucx", "unknown transport 'ucx'; known are mpi, gloo"),
+        ("rows_or_sums", "--hotness 2,many", "argument --hotness: 'many' is not a whole number"),
+        (
+            "peers",
+            "--peers tensorflow,tfr",
+            "unknown name 'tfr'; known are sok_lazy, tensorflow, tfra, torch",
+        ),
+        ("peers", "--other .", "has no bazel-bin/tools/site: build it there with `bazel build //tools:site"),
+        ("peers", "--dims 4", "unknown flags: --dims 4"),
+    ],
+)
+def test_a_wrong_flag_is_an_error_that_says_what_is_right(workload, flags, message, capsys):
+    with pytest.raises(SystemExit) as error:
+        measure.main([workload, *flags.split()])
+    assert error.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_unknown_workload_is_an_error_that_lists_the_known(capsys):
+    assert measure.main(["peer"]) == 2
+    assert f"Workloads: {', '.join(measure.WORKLOADS)}" in capsys.readouterr().err
+    assert pathlib.Path(measure.__file__) == MEASURE

@@ -1,4 +1,4 @@
-"""Helpers for tests of benchmark programs."""
+"""Helpers for tests of benchmarks: every workload at a tiny size."""
 
 from __future__ import annotations
 
@@ -8,13 +8,47 @@ import subprocess
 import sys
 
 import forked
+from bench import report
 
 # The folder of builds: in a test's runfiles, they are beside the sources.
-BAZEL_BIN = pathlib.Path(__file__).absolute().parents[1]
+BAZEL_BIN = pathlib.Path(os.environ.get("SOK_BAZEL_BIN", pathlib.Path(__file__).absolute().parents[1]))
+MEASURE = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "measure.py"
 _IN_FORK = pathlib.Path(__file__).with_name("benchmark_in_fork.py")
+
+_TABLES = "--features 3 --batch 12 --rows 90 --dim 3 --rounds 1"
+# The flags that make each workload tiny, but for those that read files of others.
+TINY = {
+    "checkpoints": "--gib 0.001,0.1 --dim 8",
+    "feature_columns": "--features 3 --batch 8 --rows 30 --dim 4 --rounds 1 --batches 2",
+    "instructions": "--features 2 --rows 60 --dim 4 --batch 8",
+    "lookup_and_step": f"{_TABLES} --batches 2",
+    "lookup_prefetch": f"{_TABLES} --calls 2 --hidden 4",
+    "lookups_over_ranks": f"{_TABLES} --calls 1 --transport mpi --cycle_time 1",
+    "parts": "--ids 64 --distinct 99 --keys 50 --dim 4 --table_mb 0.01 --rounds 1 --id_zipf 1 --hand_overs 9",
+    "peers": f"{_TABLES} --batches 2",
+    "rows_or_sums": "--features 2 --batch 1024 --rows 100000 --dim 16 --rounds 1 --calls 1",
+    "synthetic_models": "--scale 100000 --batch 12 --batches 2 --rounds 1 --calls 1 --models dlrm",
+    "trainer": "--rounds 1 --turn_ms 50 --samples 300 --batch_size 32 --dim 4 --hidden 8 --tensorflow_rows 9",
+}
 
 
 def run_program(program: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     """Runs a program in a process that can import the test's modules and find the test's built programs."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SOK_BAZEL_BIN": str(BAZEL_BIN)}
     return forked.run(_IN_FORK, str(program), *flags, env=environment)
+
+
+def run_workload(
+    folder: pathlib.Path, workload: str, *flags: str
+) -> tuple[subprocess.CompletedProcess, list[report.Result]]:
+    """Runs a workload at a tiny size; returns its process and its results. It also draws a picture."""
+    path, plot = folder / "results.json", folder / "plot.png"
+    output = ["--json", str(path), "--plot", str(plot)]
+    done = run_program(MEASURE, workload, *TINY[workload].split(), *flags, *output)
+    assert done.returncode == 0, done.stderr
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    results = report.read(path)
+    for result in results:
+        for timing in result.timings.values():
+            assert 0 < timing.minimum <= timing.median
+    return done, results

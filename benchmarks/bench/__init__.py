@@ -1,1 +1,1 @@
-"""Library of the benchmark programs: axes, ids, contenders, interleaved timing and reports."""
+"""The runner's library: flags, jobs, the tables of each library, timing in turns, and the report."""

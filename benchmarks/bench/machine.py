@@ -5,56 +5,43 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import platform
+from collections.abc import Callable
 
 import numpy as np
-
-from bench.timing import CallContender
 
 COPY_BYTES = 256 << 20
 
 
-class MemoryCopy(CallContender):
-    """Copies a large array with `threads` threads. This bounds the speed of everything that moves memory."""
-
-    def __init__(self, name: str, threads: int) -> None:
-        super().__init__(name, self._copy)
-        self._pool = concurrent.futures.ThreadPoolExecutor(threads)
-        self._from = np.array_split(np.ones(COPY_BYTES, np.uint8), threads)
-        self._to = np.array_split(np.zeros(COPY_BYTES, np.uint8), threads)
-
-    def _copy(self) -> None:
-        # NumPy releases the interpreter's lock while it copies.
-        list(self._pool.map(np.copyto, self._to, self._from))
-
-    @staticmethod
-    def gigabytes_per_second(milliseconds: float) -> float:
-        """GB read plus GB written, per second, if a copy took `milliseconds`."""
-        return 2 * COPY_BYTES / milliseconds / 1e6
+def memory_copy(threads: int) -> Callable[[], object]:
+    """A function that copies COPY_BYTES with `threads` threads, as fast as anything can move memory."""
+    pool = concurrent.futures.ThreadPoolExecutor(threads)
+    source = np.array_split(np.ones(COPY_BYTES, np.uint8), threads)
+    to = np.array_split(np.zeros(COPY_BYTES, np.uint8), threads)
+    # NumPy releases the interpreter's lock while it copies.
+    return lambda: list(pool.map(np.copyto, to, source))
 
 
 def describe() -> dict[str, object]:
     """The processor, the number of cores, and the load average of the last minute."""
-    return {"processor": _processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
+    processor = _line("/proc/cpuinfo", "model name")
+    load = round(os.getloadavg()[0], 2)
+    return {"processor": processor or platform.processor(), "cores": os.cpu_count(), "load": load}
 
 
 def available_bytes() -> float:
     """Memory that is available without swapping; infinity if the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="utf-8") as stream:
-            for line in stream:
-                if line.startswith("MemAvailable:"):
-                    return 1024.0 * int(line.split()[1])
-    except OSError:
-        pass
-    return float("inf")
+    available = _line("/proc/meminfo", "MemAvailable")
+    return 1024.0 * int(available.split()[0]) if available else float("inf")
 
 
-def _processor() -> str:
+def resident_bytes(field: str) -> int:
+    """Bytes of this process's resident set: the present size (VmRSS) or the peak (VmHWM)."""
+    return int(_line("/proc/self/status", field).split()[0]) << 10
+
+
+def _line(path: str, name: str) -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            for line in stream:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
+        with open(path, encoding="utf-8") as stream:
+            return next((line.split(":", 1)[1].strip() for line in stream if line.startswith(name)), "")
     except OSError:
-        pass
-    return platform.processor()
+        return ""

@@ -1,107 +1,136 @@
-"""Results of lookup_and_step.py, printed as a table and written as JSON."""
+"""The results of all workloads: as tables in Markdown, as JSON, and as goals that are reached or missed."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bench.timing import Timing
 
 
 @dataclasses.dataclass(frozen=True)
-class Peer:
-    """Another implementation of the same call, and its time."""
+class Goal:
+    """What a contender's time divided by ours must be at least, and what it should reach, if more."""
 
-    name: str
-    timing: Timing
+    beside: str
+    least: float
+    aim: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """One call of ours and of its peers, measured in the same rounds."""
+class Result:
+    """What was measured in the same rounds.
 
-    threads: int
-    features: int
-    batch: int
-    dim: int
-    rows: int  # of all tables
-    hotness: int
-    exponent: float
-    optimizer: str
-    what: str  # "forward", "lookup" or "step"
-    ids: float  # per call
-    unique: float  # distinct rows per call
-    megabytes: float  # the least that a call can move
-    copy_gb_per_s: float  # of a memory copy, bytes read and written
-    run_alone: Timing  # of a session.run that takes the next batch and does nothing with it
-    timing: Timing
-    peers: tuple[Peer, ...]
-    engine: Peer | None  # the same call without TensorFlow
+    Attributes:
+      question: what was measured, by the names of flags: the optimizer, the dim, ...
+      timings: of the contenders, in the order of the table.
+      ours: the contender that ratios refer to: a time divided by ours. Above 1, ours is faster.
+      counts: numbers that do not depend on time, such as the ids of a call.
+      amount, unit: what a call processes, such as 0.1 "M ids"; the table has each contender's speed.
+      goals: the goals that apply.
+    """
 
-    @property
-    def bound_ms(self) -> float:
-        """How long a memory copy of as many bytes takes."""
-        return self.megabytes / self.copy_gb_per_s
+    question: dict[str, Any]
+    timings: dict[str, Timing]
+    ours: str = ""
+    counts: dict[str, float] = dataclasses.field(default_factory=dict)
+    amount: float = 0
+    unit: str = ""
+    goals: tuple[Goal, ...] = ()
+
+    def ratio(self, name: str) -> float:
+        """A contender's time divided by ours."""
+        return self.timings[name].median / self.timings[self.ours].median
 
 
-def write_json(path: pathlib.Path, machine: dict[str, object], rows: Sequence[Row]) -> None:
-    """Writes the rows and a description of the machine."""
-    content = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table with columns aligned in the text; each line has as many cells as the head."""
+    widths = [max(len(line[column]) for line in (head, *lines)) for column in range(len(head))]
+    text = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |"
+        for line in (head, *lines)
+    ]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results in Markdown: a line for each contender; what is the same in all stands above."""
+    keys = list(dict.fromkeys(key for result in results for key in result.question))
+    same = [key for key in keys if len({str(result.question.get(key)) for result in results}) == 1]
+    varied = [key for key in keys if key not in same]
+    counts = list(dict.fromkeys(count for result in results for count in result.counts))
+    units = list(dict.fromkeys(result.unit for result in results if result.unit))
+    timed = any(result.timings for result in results)
+    head = [*varied, *counts]
+    if timed:
+        head += ["who", "ms (min)", "cpu ms", "/ours", "cpu /ours", *(f"{unit}/s" for unit in units)]
+    lines = []
+    for result in results:
+        first = [text_of(result.question.get(key, "")) for key in varied]
+        first += [text_of(result.counts.get(count, "")) for count in counts]
+        lines += [
+            (first if number == 0 else [""] * len(first)) + _cells(result, name, units)
+            for number, name in enumerate(result.timings)
+        ] or [first]
+    title = ", ".join(f"{key} {text_of(results[0].question[key])}" for key in same) if results else ""
+    return (f"{title}\n\n" if title else "") + markdown(head, lines)
+
+
+def _cells(result: Result, name: str, units: Sequence[str]) -> list[str]:
+    timing, ours = result.timings[name], result.timings[result.ours]
+    cells = [name, f"{timing.median:.3f} ({timing.minimum:.3f})", f"{timing.median_cpu:.3f}"]
+    cells += [f"{result.ratio(name):.2f}", _ratio(timing.median_cpu, ours.median_cpu)]
+    return cells + [
+        text_of(result.amount / timing.median * 1e3) if result.unit == unit else "" for unit in units
+    ]
+
+
+def _ratio(value: float, ours: float) -> str:
+    return f"{value / ours:.2f}" if value and ours else ""
+
+
+def text_of(value: object) -> str:
+    """A value in a cell: numbers with four digits, or all those of whole numbers."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+    return str(value)
+
+
+def title(result: Result) -> str:
+    """What was measured, in words."""
+    return ", ".join(f"{key} {text_of(value)}" for key, value in result.question.items())
+
+
+def goals_table(results: Sequence[Result]) -> str:
+    """The goals of the results in Markdown."""
+    head = ("what", "beside", "ratio", "at least", "aim", "")
+    lines = []
+    for result in results:
+        for goal in result.goals:
+            ratio = result.ratio(goal.beside)
+            verdict = "reached" if ratio >= goal.least else "missed"
+            aim = "" if goal.aim is None else f"{goal.aim:g}"
+            lines.append((title(result), goal.beside, f"{ratio:.2f}", f"{goal.least:.3g}", aim, verdict))
+    return markdown(head, lines)
+
+
+def write(path: pathlib.Path, workload: str, machine: Mapping[str, Any], results: Sequence[Result]) -> None:
+    """Writes all numbers as JSON."""
+    rows = [dataclasses.asdict(result) for result in results]
+    content = {"workload": workload, "machine": machine, "results": rows}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def read_rows(path: pathlib.Path) -> list[Row]:
-    """Reads the rows that `write_json` wrote."""
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    return [_row_from(fields) for fields in rows]
+def read(path: pathlib.Path) -> list[Result]:
+    """Reads the results of a file of `write`."""
+    return [result_of(fields) for fields in json.loads(path.read_text(encoding="utf-8"))["results"]]
 
 
-def _row_from(fields: dict[str, object]) -> Row:
-    peers = tuple(_peer_from(peer) for peer in fields["peers"])
-    engine = None if fields["engine"] is None else _peer_from(fields["engine"])
-    timings = {name: Timing(**fields[name]) for name in ("run_alone", "timing")}
-    return Row(**{**fields, **timings, "peers": peers, "engine": engine})
-
-
-def _peer_from(fields: dict[str, object]) -> Peer:
-    return Peer(fields["name"], Timing(**fields["timing"]))
-
-
-def table(rows: Sequence[Row]) -> str:
-    """The rows as text. Times are medians in milliseconds, followed by the minimum; see README.md."""
-    peer_names = list(dict.fromkeys(peer.name for row in rows for peer in row.peers))
-    head = ["thr", "feat", "batch", "dim", "hot", "zipf", "rows", "optimizer", "what", "ids", "unique"]
-    head += ["MB", "bound", "sok"]
-    for name in peer_names:
-        head += [name, "/sok", "cpu"]
-    head += ["engine", "sok/", "cpu", "run", "run+engine/", "cpu"]
-    lines = [head, *(_cells(row, peer_names) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in lines)
-
-
-def _cells(row: Row, peer_names: Sequence[str]) -> list[str]:
-    cells = [str(value) for value in (row.threads, row.features, row.batch, row.dim, row.hotness)]
-    cells += [f"{row.exponent:g}", f"{row.rows / 1e6:.3g}M"]
-    cells += [row.optimizer, row.what, f"{row.ids:.0f}", f"{row.unique:.0f}", f"{row.megabytes:.1f}"]
-    cells += [f"{row.bound_ms:.2f}", _milliseconds(row.timing)]
-    peers = {peer.name: peer.timing for peer in row.peers}
-    for name in peer_names:
-        cells += _ratio_cells(peers[name], peers[name], row.timing) if name in peers else ["-"] * 3
-    if row.engine is None:
-        return cells + ["-"] * 3 + [_milliseconds(row.run_alone)] + ["-"] * 2
-    engine = row.engine.timing
-    both = Timing(*map(sum, zip(dataclasses.astuple(engine), dataclasses.astuple(row.run_alone))))
-    cells += _ratio_cells(engine, row.timing, engine)
-    return cells + _ratio_cells(row.run_alone, both, engine)
-
-
-def _ratio_cells(timing: Timing, over: Timing, under: Timing) -> list[str]:
-    by_cpu = f"{over.median_cpu / under.median_cpu:.2f}" if under.median_cpu > 0 else "-"
-    return [_milliseconds(timing), f"{over.median / under.median:.2f}", by_cpu]
-
-
-def _milliseconds(timing: Timing) -> str:
-    return f"{timing.median:.2f} ({timing.minimum:.2f})"
+def result_of(fields: Mapping[str, Any]) -> Result:
+    """The result of a dict that `dataclasses.asdict` made."""
+    timings = {name: Timing(**timing) for name, timing in fields["timings"].items()}
+    return Result(**{**fields, "timings": timings, "goals": tuple(Goal(**goal) for goal in fields["goals"])})

@@ -1,24 +1,18 @@
-"""One run of examples/train_ctr.py, a number of steps at a time.
+"""One run of examples/train_ctr.py, a number of steps at a time: a program as in processes.py.
 
-`python -m bench.trainer_program TABLES [FLAG_OF_TRAIN_CTR]...`, where TABLES is sok, tensorflow, "no tables"
-for constant embeddings without lookups or table updates, or "batches alone". Prints "ready" after its first
-step. Then it answers the lines
+`python -m bench.trainer_program TABLES [FLAG_OF_TRAIN_CTR]...`, where TABLES is sok, tensorflow, or "no
+tables" for constant embeddings without lookups or table updates. It answers the lines
 
     0 step <steps>   with the wall time and processor time of a step, in milliseconds
-    0 ops <steps>    with a JSON object of the milliseconds of a step's ops, by type
-    batch            with the number of samples in a step
+    0 batch 0        with the number of samples in a step
 
 As in train_ctr.py's samples per second, evaluations do not count. The work before an epoch's first step
-counts in processor time, but not in wall time. "batches alone" answers the first line only.
+counts in processor time, but not in wall time.
 """
 
 from __future__ import annotations
 
-import argparse
-import collections
 import io
-import itertools
-import json
 import os
 import sys
 import time
@@ -29,7 +23,6 @@ import tensorflow as tf
 
 from ctr.app import make_tables, training_settings
 from ctr.bad_lines import BadLines
-from ctr.batch_source import BatchSource
 from ctr.datasets import make_dataset
 from ctr.flags import parse_flags
 from ctr.history import History
@@ -83,38 +76,14 @@ class NoTables(Tables):
         return tf.no_op()
 
 
-class _TracedSession:
-    """A session that traces its runs if `tracing` is set."""
-
-    def __init__(self, session: tf.compat.v1.Session) -> None:
-        self._session = session
-        self.tracing = False
-        self.milliseconds: collections.Counter[str] = collections.Counter()  # in traced runs, by type of op
-
-    def run(self, fetches: object, feeds: dict | None = None) -> object:
-        """As Session.run."""
-        if not self.tracing:
-            return self._session.run(fetches, feeds)
-        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.SOFTWARE_TRACE)
-        metadata = tf.compat.v1.RunMetadata()
-        result = self._session.run(fetches, feeds, options=options, run_metadata=metadata)
-        for device in metadata.step_stats.dev_stats:
-            for node in device.node_stats:
-                # "name = Type(inputs)"
-                kind = node.timeline_label.partition(" = ")[2].partition("(")[0] or node.node_name
-                self.milliseconds[kind] += (node.op_end_rel_micros - node.op_start_rel_micros) / 1e3
-        return result
-
-
 class _Turns:
     """Answers lines between the steps of a run."""
 
-    def __init__(self, answers: TextIO, batch: int, session: _TracedSession) -> None:
+    def __init__(self, answers: TextIO, batch: int) -> None:
         self._answers = answers
-        self._session = session
         self._batch = batch
         self._seen = 0
-        self._first = self._last = 0  # the step numbers at which the turn begins and ends
+        self._last = 0  # the number of the step at which the turn ends
         self._begin = (0.0, 0.0, 0)
         self._since_step = 0.0  # processor time at the last step
         self._evaluating = 0.0  # processor time of evaluations in this turn
@@ -132,22 +101,17 @@ class _Turns:
         now = history.training_seconds, self._since_step - self._evaluating, history.samples
         if self._last == 0:
             self._say("ready")
-        elif self._session.tracing:
-            count = steps - self._first
-            self._say(json.dumps({op: ms / count for op, ms in self._session.milliseconds.most_common()}))
         else:
             seconds, processor, samples = (after - before for after, before in zip(now, self._begin))
             scale = 1e3 * self._batch / samples  # the last batch of an epoch may be smaller
             self._say(f"{seconds * scale} {processor * scale}")
-        self._first, self._last = steps, steps + self._asked()
+        self._last = steps + self._asked()
         self._begin, self._evaluating = (history.training_seconds, time.process_time(), history.samples), 0.0
 
     def _asked(self) -> int:
         for line in sys.stdin:
-            if line.strip() != "batch":
-                _, what, steps = line.split()
-                self._session.tracing = what == "ops"
-                self._session.milliseconds.clear()
+            _, what, steps = line.split()
+            if what != "batch":
                 return int(steps)
             self._say(str(self._batch))
         raise _End
@@ -162,45 +126,18 @@ def main(arguments: Sequence[str]) -> None:
     # The run's own output goes to standard error; answers go to a copy of standard output.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    flags = parse_flags([*rest, "--tables", kind if kind in ("sok", "tensorflow") else "tensorflow"])
+    flags = parse_flags([*rest, "--tables", "tensorflow" if kind == "no tables" else kind])
     bad_lines = BadLines(flags.max_bad_lines, say=lambda message: print(message, file=sys.stderr))
     with tf.Graph().as_default():
         dataset = make_dataset(flags, bad_lines)
-        if kind == "batches alone":
-            _read_batches(flags, dataset, answers)
-            return
         tables = NoTables() if kind == "no tables" else make_tables(flags, Ranks())
         trainer = Trainer(training_settings(flags), dataset, tables)
         with tf.compat.v1.Session() as session, Progress(1, io.StringIO(), shown=False) as progress:
-            traced = _TracedSession(session)
-            turns = _Turns(answers, flags.batch_size, traced)
             try:
-                trainer.run(traced, History(), bad_lines, progress, turns.watch)
+                turns = _Turns(answers, flags.batch_size)
+                trainer.run(session, History(), bad_lines, progress, turns.watch)
             except _End:
                 pass
-
-
-def _read_batches(flags: argparse.Namespace, dataset: object, answers: TextIO) -> None:
-    source = BatchSource(dataset, flags.batch_size)
-    with tf.compat.v1.Session() as session:
-        epochs = itertools.count()
-        feeds, more = {}, False
-        print("ready", file=answers, flush=True)
-        for line in sys.stdin:
-            seconds, processor, steps = 0.0, time.process_time(), int(line.split()[2])
-            for _ in range(steps):
-                if not more:  # as in the trainer, the work before an epoch's first step does not count
-                    feeds = source.start_training(session, next(epochs))
-                    session.run(source.more, feeds)
-                begin = time.perf_counter()
-                more = session.run([source.more, source.batch["label"]], feeds)[0]
-                seconds += time.perf_counter() - begin
-            print(
-                seconds * 1e3 / steps,
-                (time.process_time() - processor) * 1e3 / steps,
-                file=answers,
-                flush=True,
-            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 #ifndef SOK_BENCHMARKS_ENGINE_BARE_LOOPS_H_
 #define SOK_BENCHMARKS_ENGINE_BARE_LOOPS_H_
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +16,7 @@
 #include "cc/base/prefetch.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/store/row_store.h"
 
 namespace sok {
 
@@ -121,6 +126,67 @@ inline int64_t BestLines(const std::function<void(int64_t)>& run) {
     }
   }
   return best;
+}
+
+// The work of LazyAdam on one thread, without the engine's layers.
+inline void BareLazyAdam(const std::vector<int64_t>& rows, const float* grads, RowStore* store) {
+  const int64_t dim = store->dim();
+  const int64_t block = PrefetchDistance(3 * dim);
+  const auto n = static_cast<int64_t>(rows.size());
+  const auto prefetch_block = [&](int64_t first) {
+    for (int64_t i = first; i < std::min(n, first + block); ++i) {
+      PrefetchFloats<true>(store->weights(rows[i]), 3 * dim);
+    }
+  };
+  prefetch_block(0);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i % block == 0) prefetch_block(i + block);
+    float* __restrict w = store->weights(rows[i]);
+    float* __restrict m = w + dim;
+    float* __restrict v = m + dim;
+    const float* __restrict g = grads + i * dim;
+    for (int64_t c = 0; c < dim; ++c) {
+      m[c] += (g[c] - m[c]) * (1.0f - 0.9f);
+      v[c] += (g[c] * g[c] - v[c]) * (1.0f - 0.999f);
+      w[c] -= m[c] * 1e-3f / (std::sqrt(v[c]) + 1e-8f);
+    }
+  }
+}
+
+// How close two cores are. A host may run a virtual machine's two cores on two cores that share an L3, on two
+// cores with an L3 each, or on the two hardware threads of one core. This may change every second, and with
+// it the speed-up by a second thread.
+
+// Passes a cache line to another thread and back `times` times. The time of one transfer shows the distance
+// between the threads' cores. Both threads spin, so the machine needs at least two cores.
+inline void HandOver(int64_t times) {
+  alignas(128) std::atomic<int64_t> turn{0};
+  std::thread other([&turn, times] {
+    for (int64_t i = 0; i < times; ++i) {
+      while (turn.load(std::memory_order_acquire) != 2 * i + 1) continue;
+      turn.store(2 * i + 2, std::memory_order_release);
+    }
+  });
+  for (int64_t i = 0; i < times; ++i) {
+    turn.store(2 * i + 1, std::memory_order_release);
+    while (turn.load(std::memory_order_acquire) != 2 * i + 2) continue;
+  }
+  other.join();
+}
+
+// Arithmetic in registers and L1 only on each of so many threads, which share nothing.
+inline void KeepBusy(int64_t threads) {
+  const auto work = [] {
+    float values[256] = {};
+    for (int pass = 0; pass < 400'000; ++pass) {
+      for (float& value : values) value = value * 1.0001f + 0.5f;
+      asm volatile("" : : "r"(values) : "memory");  // else the compiler would remove the loop
+    }
+  };
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace sok

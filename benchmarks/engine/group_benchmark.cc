@@ -1,7 +1,6 @@
 // The bare engine's lookup and training step for a group of tables, measured on demand (on_demand.h).
 //
-// Python benchmarks such as benchmarks/lookup_and_step.py start it and interleave it with sessions. <what> is
-// forward, lookup or step.
+// benchmarks/measure.py starts it and interleaves it with sessions. <what> is forward, lookup or step.
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -19,11 +18,8 @@
 namespace sok {
 namespace {
 
-void Check(const Status& status) {
-  if (!status.ok()) Fail(status.message());
-}
-
-// As in bench/optimizers.py. Adam's step size is constant here, which does not affect the time.
+// As in make_optimizer of bench/session_sides.py. Adam's step size is constant here, which does not affect
+// the time.
 std::vector<float> HyperParameters(const std::string& optimizer) {
   if (optimizer == "sgd") return {0.001f};
   if (optimizer == "adagrad") return {0.001f, 0.1f, 0.0f};
@@ -36,7 +32,7 @@ class GroupBenchmark {
  public:
   explicit GroupBenchmark(const OnDemandFlags& flags)
       : flags_(flags), executor_(static_cast<int>(flags.threads)), hyper_(HyperParameters(flags.optimizer)) {
-    for (const auto& [pooled, path] : flags.id_files) sets_.push_back(ReadBatches(flags, pooled, path));
+    batches_ = ReadBatches(flags);
     MakeTables();
     std::mt19937 random(1);
     std::uniform_real_distribution<float> gradient(0.5f, 1.5f);
@@ -49,28 +45,26 @@ class GroupBenchmark {
     }
   }
 
-  int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
-
-  void Lookup(const BatchSet& set, bool training) {
-    const std::vector<FeatureIds>& batch = set.batches[next_batch_++ % set.batches.size()];
+  void Lookup(bool training) {
+    const std::vector<FeatureIds>& batch = batches_[next_batch_++ % batches_.size()];
     plan_.training = training;
     plan_.lookups.resize(batch.size());
     std::vector<Span<const int64_t>> ids;
     for (size_t f = 0; f < batch.size(); ++f) {
       sok::Lookup& lookup = plan_.lookups[f];
       lookup.table = static_cast<int>(f);
-      lookup.pooled = set.pooled;
+      lookup.pooled = flags_.pooled;
       lookup.combiner = Combiner::kMean;
       lookup.count = static_cast<int64_t>(batch[f].ids.size());
       lookup.offsets.clear();
-      if (set.pooled) lookup.offsets = batch[f].offsets;
+      if (flags_.pooled) lookup.offsets = batch[f].offsets;
       ids.push_back(batch[f].ids);
     }
     Check(GroupForward(executor_, pointers_, ids, &plan_, output_rows_, &scratch_));
   }
 
-  void Step(const BatchSet& set) {
-    Lookup(set, true);
+  void Step() {
+    Lookup(true);
     std::vector<TableStep> steps;
     for (size_t f = 0; f < pointers_.size(); ++f) {
       steps.push_back({static_cast<int>(f), pointers_[f], Span<const float>(hyper_)});
@@ -78,11 +72,10 @@ class GroupBenchmark {
     Check(GroupTrain(executor_, plan_, gradient_rows_, flags_.optimizer, steps, &gradient_scratch_));
   }
 
-  // One call of `what` with the batches of file `ids`.
-  void Call(int64_t ids, const std::string& what) {
-    if (what == "step") return Step(sets_[ids]);
+  void Call(const std::string& what) {
+    if (what == "step") return Step();
     if (what != "forward" && what != "lookup") Fail("cannot measure " + what);
-    Lookup(sets_[ids], what == "lookup");
+    Lookup(what == "lookup");
   }
 
  private:
@@ -107,7 +100,7 @@ class GroupBenchmark {
   const OnDemandFlags flags_;
   ThreadPool executor_;
   const std::vector<float> hyper_;
-  std::vector<BatchSet> sets_;
+  std::vector<std::vector<FeatureIds>> batches_;
   std::vector<std::unique_ptr<Table>> tables_;
   std::vector<Table*> pointers_;
   std::vector<std::vector<float>> outputs_;
@@ -125,7 +118,6 @@ class GroupBenchmark {
 
 int main(int argc, char** argv) {
   sok::GroupBenchmark benchmark(sok::ParseOnDemandFlags(argc, argv));
-  sok::AnswerLines(benchmark.num_sets(),
-                   [&](int64_t ids, const std::string& what) { benchmark.Call(ids, what); });
+  sok::AnswerLines([&](const std::string& what) { benchmark.Call(what); });
   return 0;
 }

@@ -13,11 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/status.h"
+
 namespace sok {
 
-// A program that measures on demand, so that it can be interleaved with others (bench/measuring_process.py).
-// It prints "ready". Then it answers every line "<ids> <what> <calls>" on its standard input with the mean
-// wall time and processor time of one call, in milliseconds. <ids> is the number of a file of ids.
+// A program that measures on demand, so that it can be interleaved with others (bench/processes.py). It
+// prints "ready". Then it answers every line "0 <what> <calls>" on its standard input with the mean wall time
+// and processor time of one call, in milliseconds.
 
 struct OnDemandFlags {
   int64_t features = 1;
@@ -27,7 +29,8 @@ struct OnDemandFlags {
   int64_t batches = 1;
   int64_t threads = 1;
   std::string optimizer = "lazy_adam";
-  std::vector<std::pair<bool, std::string>> id_files;  // (pooled, path): --mean and --dense, in order
+  bool pooled = false;  // --mean; false: --dense
+  std::string ids;      // the file that either of them names
 };
 
 // One feature's ids in a batch: bag b holds ids[offsets[b]:offsets[b + 1]].
@@ -36,15 +39,13 @@ struct FeatureIds {
   std::vector<int64_t> ids;
 };
 
-// The batches of one file: batches[b][f] has the ids of feature f.
-struct BatchSet {
-  bool pooled;
-  std::vector<std::vector<FeatureIds>> batches;
-};
-
 [[noreturn]] inline void Fail(const std::string& message) {
   std::fprintf(stderr, "%s\n", message.c_str());
   std::exit(1);
+}
+
+inline void Check(const Status& status) {
+  if (!status.ok()) Fail(status.message());
 }
 
 inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
@@ -58,7 +59,10 @@ inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
     const std::string value = argv[i + 1];
     bool known = name == "--optimizer" || name == "--dense" || name == "--mean";
     if (name == "--optimizer") flags.optimizer = value;
-    if (name == "--dense" || name == "--mean") flags.id_files.emplace_back(name == "--mean", value);
+    if (name == "--dense" || name == "--mean") {
+      flags.pooled = name == "--mean";
+      flags.ids = value;
+    }
     for (const auto& [number, to] : numbers) {
       if (name != number) continue;
       *to = std::atoll(value.c_str());
@@ -70,38 +74,35 @@ inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
   return flags;
 }
 
-// Reads a file of write_batches in bench/ids.py.
-inline BatchSet ReadBatches(const OnDemandFlags& flags, bool pooled, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+// Reads a file of Job.write_ids in bench/jobs.py: the ids of feature f in batch b are at [b][f].
+inline std::vector<std::vector<FeatureIds>> ReadBatches(const OnDemandFlags& flags) {
+  std::ifstream file(flags.ids, std::ios::binary);
   const auto read = [&](int64_t count) {
     std::vector<int64_t> values(count);
     file.read(reinterpret_cast<char*>(values.data()), count * static_cast<int64_t>(sizeof(int64_t)));
-    if (!file) Fail("cannot read " + std::to_string(count) + " numbers from " + path);
+    if (!file) Fail("cannot read " + std::to_string(count) + " numbers from " + flags.ids);
     return values;
   };
-  BatchSet set{pooled, {}};
-  set.batches.resize(flags.batches, std::vector<FeatureIds>(flags.features));
-  for (std::vector<FeatureIds>& batch : set.batches) {
+  std::vector<std::vector<FeatureIds>> batches(flags.batches, std::vector<FeatureIds>(flags.features));
+  for (std::vector<FeatureIds>& batch : batches) {
     for (FeatureIds& feature : batch) {
       feature.offsets = read(flags.batch + 1);
       feature.ids = read(feature.offsets.back());
     }
   }
-  return set;
+  return batches;
 }
 
-// Answers lines until the input ends. `call(ids, what)` makes one call; it calls Fail if it does not know
-// `what`.
-inline void AnswerLines(int64_t num_sets, const std::function<void(int64_t, const std::string&)>& call) {
+// Answers lines until the input ends. `call(what)` makes one call; it calls Fail if it does not know `what`.
+inline void AnswerLines(const std::function<void(const std::string&)>& call) {
   std::cout << "ready" << std::endl;
-  int64_t ids;
+  int64_t zero;
   std::string what;
   int64_t calls;
-  while (std::cin >> ids >> what >> calls) {
-    if (ids < 0 || ids >= num_sets) Fail("no ids number " + std::to_string(ids));
+  while (std::cin >> zero >> what >> calls) {
     const auto begin = std::chrono::steady_clock::now();
     const std::clock_t cpu_begin = std::clock();
-    for (int64_t i = 0; i < calls; ++i) call(ids, what);
+    for (int64_t i = 0; i < calls; ++i) call(what);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     const double cpu_ms = 1e3 * static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
     const auto n = static_cast<double>(calls);

@@ -1,6 +1,6 @@
 // engine_benchmark: measures the speed of the engine's kernels, together with memory copies in the same
 // rounds. Needs only a driver. Prints a table, and writes all numbers with --json=FILE, which
-// benchmarks/on_gpu.py draws.
+// benchmarks/measure.py draws.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,1 +1,0 @@
-"""Compares our tables with those of other libraries, each in its own process."""
