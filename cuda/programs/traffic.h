@@ -1,5 +1,5 @@
 // Formulas for the bytes that the engine's kernels move between device memory and the chip. engine_benchmark
-// divides them by the time, and docs/performance-gpu.md bases its predictions on them.
+// divides them by the time, and docs/performance-gpu.md has a table of them.
 //
 // How bytes are counted:
 // - The unit of memory is a sector of 32 bytes. Arrays that are read or written in order cost their bytes. An
