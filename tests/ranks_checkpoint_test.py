@@ -17,7 +17,6 @@ import saved_files
 import sparse_operation_kit as sok
 from device_of_tests import sized
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
 
 train = tf.compat.v1.train
 DIM = 3
