@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "cc/base/hash.h"
+#include "cc/cpu/optimizers/testing/trained_rows.h"
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/testing/rule_cases.h"
-#include "cc/optimizers/testing/trained_rows.h"
 #include "cc/placement/placement.h"
-#include "cuda/device_array.h"
+#include "cuda/base/testing/device_array.h"
 #include "gtest/gtest.h"
 
 namespace sok {

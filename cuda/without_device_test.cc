@@ -1,7 +1,7 @@
 // Without a driver the library loads, its engine registers itself, and calls return errors.
 #include "cc/base/executor.h"
 #include "cc/engine/registry.h"
-#include "cuda/device_array.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/shared_arithmetic.h"
 #include "gtest/gtest.h"
 

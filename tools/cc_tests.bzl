@@ -8,7 +8,7 @@ def cc_tests(name, srcs, deps, parallel = []):
 
     Most of the time that a small file takes to compile goes into headers, templates and linking. So several files are
     compiled as one, and names in the anonymous namespaces of a program's files must differ. To run one file's tests, name their suites:
-    `bazel test //cc/table:table_test --test_filter='RowDirectoryTest.*'`.
+    `bazel test //cc/cpu/table:table_test --test_filter='RowDirectoryTest.*'`.
 
     Args:
       name: begins the names of the programs.

@@ -1,17 +1,23 @@
-"""Checks the imports of the package.
+"""Checks the imports of the package, and the includes of C++ and CUDA sources.
 
-There is no cycle, none goes from a lower layer to a higher one, and only one folder, which has what differs
-between versions, imports TensorFlow's private modules and compares TensorFlow's version.
+Imports: there is no cycle, none goes from a lower layer to a higher one, and only one folder, which has what
+differs between versions, imports TensorFlow's private modules and compares TensorFlow's version.
 
 An import inside a function counts like one at the top of its module. Imports under `if TYPE_CHECKING:` do not
 count, because they never run.
 
+Includes: folders do not include each other in a circle, and none includes a folder of a higher layer. Tests
+do not count: they may include what they compare.
+
 Usage: python tools/check_layers.py [FOLDER_OF_THE_PACKAGE]
+
+With a folder, checks its imports only.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +44,24 @@ PRIVATE = ("tensorflow.core", "tensorflow.python")
 MAY_IMPORT_PRIVATE = "compat"
 # Allowed imports from a lower layer to a higher one, (importer, imported). python/README.md has the reasons.
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
+
+# The folders of C++ and CUDA sources in each layer, lowest first; a folder stands for those in it. A file may
+# include from lower layers and from its own entry. CONTRIBUTING.md says what the folders are for.
+CPP_LAYERS: tuple[tuple[str, ...], ...] = (
+    ("cc/base",),
+    ("cc/initializers", "cc/lookup", "cc/optimizers", "cc/placement"),
+    ("cc/table",),
+    ("cc/messages",),
+    ("cc/engine",),
+    ("cc/cpu", "cuda"),
+    ("cc/checkpoint", "cc/vocabulary"),
+    ("sok_ops",),
+)
+CPP_ROOTS = ("cc", "cuda", "sok_ops")
+_CPP_INCLUDE = r'^#include "((?:{})/[^"]+)"'.format("|".join(CPP_ROOTS))
+CPP_SUFFIXES = (".h", ".cc", ".cu", ".cuh")
+# Folders of tests, and of programs that only tests run.
+CPP_TEST_FOLDERS = frozenset({"testing", "contract", "on_host", "programs", "fuzz"})
 
 Imports = Mapping[str, Mapping[str, int]]
 
@@ -135,18 +159,87 @@ def find_upward_imports(
     return sorted(upward ^ exceptions)
 
 
+def read_includes(root: Path) -> dict[tuple[str, str], str]:
+    """Reads which folders' C++ and CUDA sources include each other; tests are left out.
+
+    Args:
+      root: the folder that paths of includes begin at.
+
+    Returns:
+      For each pair of folders, (including, included), the first file that includes.
+    """
+    pairs: dict[tuple[str, str], str] = {}
+    for path in sorted(found for top in CPP_ROOTS for found in (root / top).rglob("*")):
+        file = path.relative_to(root)
+        if path.suffix not in CPP_SUFFIXES or "_test." in path.name or CPP_TEST_FOLDERS & set(file.parts):
+            continue
+        for included in re.findall(_CPP_INCLUDE, path.read_text(), re.M):
+            pair = (file.parent.as_posix(), Path(included).parent.as_posix())
+            if pair[0] != pair[1]:
+                pairs.setdefault(pair, file.as_posix())
+    return pairs
+
+
+def find_upward_includes(
+    pairs: Mapping[tuple[str, str], str], layers: Sequence[Sequence[str]] = CPP_LAYERS
+) -> Iterator[tuple[str, str]]:
+    """The includes that the layers do not allow: (file, included folder).
+
+    Raises:
+      ValueError: a folder is in no layer.
+    """
+    layer_of = {part: layer for layer, parts in enumerate(layers) for part in parts}
+
+    def part_of(folder: str) -> str:
+        parts = [part for part in layer_of if folder == part or folder.startswith(part + "/")]
+        if not parts:
+            raise ValueError(f"No layer has {folder}: see CPP_LAYERS in tools/check_layers.py")
+        return max(parts, key=len)
+
+    for (including, included), file in pairs.items():
+        own, other = part_of(including), part_of(included)
+        if own != other and layer_of[own] <= layer_of[other]:
+            yield file, included
+
+
 def main(arguments: Sequence[str]) -> int:
     """Prints the errors; returns the exit status."""
-    folder = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent / "python" / PACKAGE
+    if arguments:
+        return int(_check_imports(Path(arguments[0])))
+    root = Path(__file__).resolve().parent.parent
+    failures = [_check_imports(root / "python" / PACKAGE), _check_includes(root)]
+    return int(any(failures))
+
+
+def _check_includes(root: Path) -> bool:
+    pairs = read_includes(root)
+    graph: dict[str, dict[str, int]] = {}
+    for including, included in pairs:
+        graph.setdefault(including, {})[included] = 0
+    try:
+        cycles, upward = find_cycles(graph), list(find_upward_includes(pairs))
+    except ValueError as error:
+        print(error)
+        return True
+    for cycle in cycles:
+        print(f"Circle of includes: {' -> '.join(cycle)}")
+        for pair in zip(cycle, cycle[1:], strict=False):
+            print(f"  {pairs[pair]} includes {pair[1]}")
+    for file, included in upward:
+        print(f"{file}: includes {included}, which is not in a lower layer")
+    return bool(cycles or upward)
+
+
+def _check_imports(folder: Path) -> bool:
     imports = read_imports(folder)
     if not imports:
         print(f"There is no module in {folder}")
-        return 1
+        return True
     try:
         cycles, upward = find_cycles(imports), find_upward_imports(imports)
     except ValueError as error:
         print(error)
-        return 1
+        return True
     for cycle in cycles:
         print(f"Import cycle: {' -> '.join(cycle)}")
     for importer, imported in upward:
@@ -163,7 +256,7 @@ def main(arguments: Sequence[str]) -> int:
         print(
             f"{file}, line {line}: {expression}: only {MAY_IMPORT_PRIVATE}/ may ask for TensorFlow's version"
         )
-    return 1 if cycles or upward or private or checks else 0
+    return bool(cycles or upward or private or checks)
 
 
 def _module_name(folder: Path, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""tools/check_layers.py: what counts as an import, cycles, and layers."""
+"""tools/check_layers.py: what counts as an import or an include, cycles, and layers."""
 
 import subprocess
 import sys
@@ -190,3 +190,53 @@ def test_the_program_prints_the_errors(package):
 def test_a_folder_without_modules_is_an_error(tmp_path, capsys):
     assert check_layers.main([str(tmp_path)]) == 1
     assert "no module" in capsys.readouterr().out
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """A function that writes C++ files, {path: included paths}, and reads their includes."""
+
+    def write(files):
+        for path, included in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text("".join(f'#include "{name}"\n' for name in included))
+        return check_layers.read_includes(tmp_path)
+
+    return write
+
+
+def test_a_circle_of_includes_between_folders(sources):
+    pairs = sources(
+        {
+            "cuda/group/a.h": ["cuda/group/b.h", "cc/base/status.h"],
+            "cuda/group/b.cc": ["cuda/sharded/c.h"],
+            "cuda/sharded/d.cu": ["cuda/group/a.h"],
+        }
+    )
+    graph = {
+        folder: {included: 0 for including, included in pairs if including == folder} for folder, _ in pairs
+    }
+    assert check_layers.find_cycles(graph) == [["cuda/group", "cuda/sharded", "cuda/group"]]
+    assert pairs["cuda/group", "cuda/sharded"] == "cuda/group/b.cc"
+
+
+def test_includes_of_higher_layers(sources):
+    pairs = sources(
+        {
+            "cc/engine/engine.h": ["cc/cpu/group/plan.h", "cc/base/span.h"],
+            "cc/cpu/group/plan.h": ["cc/engine/engine.h", "cc/cpu/table/table.h"],
+            "cuda/table/table.h": ["cc/cpu/table/table.h", "cc/table/options.h"],
+            "cuda/table/table_test.cc": ["cc/cpu/table/table.h"],
+            "cc/engine/contract/cases.cc": ["cc/cpu/table/table.h"],
+            "sok_ops/kernels/lookup.cc": ["cuda/table/table.h", "cc/checkpoint/save.h"],
+        }
+    )
+    assert sorted(check_layers.find_upward_includes(pairs)) == [
+        ("cc/engine/engine.h", "cc/cpu/group"),
+        ("cuda/table/table.h", "cc/cpu/table"),
+    ]
+
+
+def test_a_folder_in_no_layer_is_an_error(sources):
+    with pytest.raises(ValueError, match="cc/elsewhere"):
+        list(check_layers.find_upward_includes(sources({"cc/elsewhere/a.h": ["cc/base/b.h"]})))

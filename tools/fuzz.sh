@@ -32,19 +32,18 @@ export checked="-O1 -fsanitize=fuzzer-no-link $sanitizers"
 export linked="-O0 -fsanitize=address"
 
 sources() {
-  find cc/base cc/checkpoint cc/dedup cc/engine cc/group cc/index cc/initializers cc/optimizers cc/placement \
-    cc/pooling cc/sharded cc/store cc/table -path cc/engine/contract -prune -o -name '*.cc' ! -name '*_test.cc' \
-    ! -name check_manifests.cc -print
-  echo cc/engine/contract/cpu_engine_of_tests.cc
+  find cc/base cc/checkpoint cc/cpu cc/engine cc/initializers cc/lookup cc/messages cc/optimizers cc/placement cc/table \
+    \( -path cc/engine/contract -o -path cc/cpu/dense_tables \) -prune -o \
+    -name '*.cc' ! -name '*_test.cc' ! -name check_manifests.cc -print
 }
 
 # Prints a line for each compilation: a name and its sources, up to eight of one folder, because most of the compiler's
 # time goes into headers.
 compilations() {
   sources | sort | awk -F/ '
-    # The files of cc/pooling have clashing names, and there are few files deeper in the tree.
-    { name = $0 }
-    NF == 3 && $2 != "pooling" { before = count[$2]++; name = "cc/" $2 "/" int(before / 8) }
+    # The files of cc/cpu/pooling have clashing names, and those for tests are few.
+    { name = folder = $0; sub("/[^/]*$", "", folder) }
+    folder !~ /(pooling|testing|fuzz)$/ { before = count[folder]++; name = folder "/" int(before / 8) }
     { gsub("/", "_", name) }
     { sources_of[name] = sources_of[name] " " $0 }
     END { for (name in sources_of) print name sources_of[name] }'
@@ -54,7 +53,7 @@ compile() {  # compile NAME SOURCE...
   local object="$folder/objects/$1.o" of_part="$linked" source
   shift
   case "$1" in
-    cc/base/* | cc/checkpoint/* | cc/index/* | cc/placement/* | cc/store/* | cc/table/*) of_part="$checked" ;;
+    cc/base/* | cc/checkpoint/* | cc/cpu/index/* | cc/placement/* | cc/cpu/store/* | cc/table/*) of_part="$checked" ;;
   esac
   if [ ! -e "$object" ] || [ -n "$(find cc -name '*.h' -newer "$object" -print -quit)" ] ||
     [ -n "$(find "$@" -newer "$object" -print -quit)" ]; then

@@ -53,7 +53,7 @@ check_thread_safety() {
   {
     grep -rlE --include='*.cc' --exclude='*_test.cc' --exclude-dir=on_host \
       'Mutex|ObjectPool|LowestError|TableLocks|TablesAtWork' cc cuda sok_ops
-    echo sok_ops/kernels/assign_kernel.cc
+    echo sok_ops/kernels/table_kernels.cc
   } | xargs -n 4 -P "$(nproc)" clang++ -std=c++17 -fsyntax-only -I. -isystem "$tensorflow/include" \
     -isystem cuda/on_host/include -Wno-everything -Wthread-safety -Werror
 }
@@ -68,7 +68,7 @@ fi
 check "C++ and CUDA formatting" tool clang-format --dry-run -Werror $(cpp_files)
 check "Python formatting" tool ruff format --quiet --check .
 check "Python rules" tool ruff check --quiet --output-format concise .
-check "layers of the Python package" "$(sok_python)" tools/check_layers.py
+check "layers of the Python package and of C++" "$(sok_python)" tools/check_layers.py
 check "Python 3.7" "$(sok_python)" tools/check_python37.py
 check "imports of tests in tests/BUILD" "$(sok_python)" tools/check_test_helpers.py
 check "tests in cuda/programs:engine_test" "$(sok_python)" tools/check_engine_tests.py
@@ -78,7 +78,7 @@ check "no TensorFlow or Python below cc/ and cuda/" \
   absent '^ *# *include *[<"](tensorflow|tsl|xla|third_party|Python\.h)' cc cuda
 check "versions of TensorFlow are asked for in sok_ops/kernels/tf_versions.h only" \
   absent 'TF_(MAJOR|MINOR|PATCH)_VERSION|TF_VERSION_STRING|SOK_TF_1' --exclude=tf_versions.h cc cuda sok_ops tests
-check "no CUDA below cc/" absent '^ *# *include *[<"]cuda' cc
+check "no CUDA below cc/" absent '^ *# *include *<cuda' cc
 check "shell syntax" check_shell_syntax
 if command -v shellcheck > /dev/null; then
   # shellcheck disable=SC2046

@@ -16,7 +16,7 @@
 #include "cc/base/prefetch.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/store/row_store.h"
+#include "cc/cpu/store/row_store.h"
 
 namespace sok {
 

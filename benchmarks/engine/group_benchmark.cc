@@ -11,9 +11,9 @@
 
 #include "benchmarks/engine/on_demand.h"
 #include "cc/base/thread_pool.h"
-#include "cc/group/group_lookup.h"
-#include "cc/group/group_training.h"
-#include "cc/table/table.h"
+#include "cc/cpu/group/group_lookup.h"
+#include "cc/cpu/group/group_training.h"
+#include "cc/cpu/table/table.h"
 
 namespace sok {
 namespace {
@@ -51,7 +51,7 @@ class GroupBenchmark {
     plan_.lookups.resize(batch.size());
     std::vector<Span<const int64_t>> ids;
     for (size_t f = 0; f < batch.size(); ++f) {
-      sok::Lookup& lookup = plan_.lookups[f];
+      LookupBags& lookup = plan_.lookups[f];
       lookup.table = static_cast<int>(f);
       lookup.pooled = flags_.pooled;
       lookup.combiner = Combiner::kMean;
@@ -65,7 +65,7 @@ class GroupBenchmark {
 
   void Step() {
     Lookup(true);
-    std::vector<TableStep> steps;
+    std::vector<EngineStep> steps;
     for (size_t f = 0; f < pointers_.size(); ++f) {
       steps.push_back({static_cast<int>(f), pointers_[f], Span<const float>(hyper_)});
     }

@@ -28,11 +28,11 @@
 #include "benchmarks/engine/on_demand.h"
 #include "cc/base/thread_pool.h"
 #include "cc/base/vectorize.h"
-#include "cc/dedup/dedup.h"
-#include "cc/index/id_index.h"
-#include "cc/optimizers/optimizer.h"
-#include "cc/pooling/pool.h"
-#include "cc/store/row_store.h"
+#include "cc/cpu/dedup/dedup.h"
+#include "cc/cpu/index/id_index.h"
+#include "cc/cpu/optimizers/optimizer.h"
+#include "cc/cpu/pooling/pool.h"
+#include "cc/cpu/store/row_store.h"
 
 namespace sok {
 namespace {

@@ -2,6 +2,7 @@
 #define SOK_CC_BASE_STATUS_H_
 
 #include <memory>
+#include <new>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -99,6 +100,16 @@ class [[nodiscard]] StatusOr {
   std::optional<T> value_;
   Status status_;
 };
+
+// Runs work(), which returns Status, and turns std::bad_alloc into ResourceExhausted.
+template <typename Work>
+Status WithinMemory(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory");
+  }
+}
 
 }  // namespace sok
 

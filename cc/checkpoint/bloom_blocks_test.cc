@@ -11,7 +11,7 @@
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/table/bloom_filter.h"
 
 namespace sok {
 namespace {
@@ -137,7 +137,7 @@ TEST_F(BloomBlocksTest, FilesInFullOfEarlierVersionsAreRead) {
   Manifest manifest = ManifestIn(folder);
   ASSERT_TRUE(manifest.table.counters_in_blocks);
   const int64_t counters = manifest.table.counters;
-  std::vector<char> all(static_cast<size_t>(BloomCounters::BlocksOf(counters, 16)) * kBloomBlockBytes);
+  std::vector<char> all(static_cast<size_t>(BloomShape::BlocksOf(counters, 16)) * kBloomBlockBytes);
   for (size_t i = 0; i < state.bloom_blocks.size(); ++i) {
     std::copy_n(state.bloom.begin() + static_cast<int64_t>(i) * kBloomBlockBytes, kBloomBlockBytes,
                 all.begin() + state.bloom_blocks[i] * kBloomBlockBytes);
@@ -160,7 +160,7 @@ TEST_F(BloomBlocksTest, WrongBlocksAreAnErrorWithTheVariableTheFileAndTheBlock) 
   ASSERT_TRUE(Save(tables, request).ok());
   const std::string folder = FolderOf(request);
   const Manifest good = ManifestIn(folder);
-  const int64_t limit = BloomCounters::BlocksOf(good.table.counters, 8);
+  const int64_t limit = BloomShape::BlocksOf(good.table.counters, 8);
   const std::vector<std::pair<std::vector<int64_t>, std::string>> cases = {
       {{0, limit}, std::to_string(limit)},
       {{-1, 5}, "-1"},

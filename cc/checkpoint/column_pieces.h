@@ -6,7 +6,6 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/status.h"
-#include "cc/base/within_memory.h"
 
 namespace sok {
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "cc/checkpoint/manifest_json.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/table/bloom_filter.h"
 
 namespace sok {
 namespace {
@@ -98,7 +98,7 @@ class ShardCheck {
     if (!manifest_.table.counters_in_blocks) return Need("bloom_counters", CounterDtype(bits), {counters});
     const int64_t count = Has("bloom_blocks") ? shard_.arrays.at("bloom_blocks").type.shape[0] : 0;
     Need("bloom_blocks", "<i8", {count});
-    Need("bloom_counters", CounterDtype(bits), {count, BloomCounters::CountersPerBlock(bits)});
+    Need("bloom_counters", CounterDtype(bits), {count, BloomShape::CountersPerBlock(bits)});
   }
   void CheckOptimizer(const SavedOptimizer& optimizer) {
     for (const SavedOptimizer::Slot& slot : optimizer.slots) {

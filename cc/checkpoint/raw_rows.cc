@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cc/base/within_memory.h"
+#include "cc/base/status.h"
 
 namespace sok {
 namespace {

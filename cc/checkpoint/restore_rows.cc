@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cc/checkpoint/column_pieces.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/table/bloom_filter.h"
 
 namespace sok {
 namespace {
@@ -327,8 +327,8 @@ Status RestoreCounterBlocks(const ShardSource& source, HeldTable* table) {
   auto numbers = OpenArray(source, "bloom_blocks");
   auto counters = OpenArray(source, "bloom_counters");
   for (const auto* reader : {&numbers, &counters}) SOK_RETURN_IF_ERROR(reader->status());
-  const int64_t limit = BloomCounters::BlocksOf(source.manifest.table.counters,
-                                                source.manifest.table.options.admission.counter_bits);
+  const int64_t limit = BloomShape::BlocksOf(source.manifest.table.counters,
+                                             source.manifest.table.options.admission.counter_bits);
   const int64_t count = source.Find("bloom_blocks")->type.shape[0];
   std::vector<int64_t> blocks;
   std::vector<char> piece;
@@ -437,8 +437,7 @@ Status RestoreBloom(const ShardSource& source, HeldTable* table) {
   const SavedTable& saved = source.manifest.table;
   if (admission.kind != Admission::Kind::kBloom || source.Find("bloom_counters") == nullptr)
     return OkStatus();
-  const BloomCounters::Shape shape =
-      BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
+  const BloomShape shape = BloomShape::Of(admission.max_element_size, admission.false_positive_probability);
   if (shape.hashes != saved.hashes || shape.counters != saved.counters ||
       admission.counter_bits != saved.options.admission.counter_bits) {
     return OkStatus();

@@ -10,9 +10,9 @@
 #include "cc/base/status.h"
 #include "cc/checkpoint/files.h"
 #include "cc/checkpoint/manifest.h"
+#include "cc/cpu/optimizers/optimizer.h"
+#include "cc/cpu/store/row_store.h"
 #include "cc/engine/held_table.h"
-#include "cc/optimizers/optimizer.h"
-#include "cc/store/row_store.h"
 #include "cc/table/table_options.h"
 
 namespace sok {

@@ -10,8 +10,8 @@
 
 #include "cc/base/testing/test_ids.h"
 #include "cc/checkpoint/testing/memory_saves.h"
+#include "cc/cpu/table/bloom_counters.h"
 #include "cc/optimizers/testing/rule_cases.h"
-#include "cc/table/bloom_counters.h"
 
 namespace sok {
 namespace {

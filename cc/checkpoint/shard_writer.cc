@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "cc/checkpoint/column_pieces.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/cpu/optimizers/optimizer.h"
+#include "cc/table/bloom_filter.h"
 
 namespace sok {
 namespace {
@@ -183,14 +184,13 @@ class ShardWriter {
 
   Status WriteBloom() {
     const Admission& admission = table_.options().admission;
-    const BloomCounters::Shape shape =
-        BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
+    const BloomShape shape = BloomShape::Of(admission.max_element_size, admission.false_positive_probability);
     const int bits = admission.counter_bits;
-    return BloomCounters::IsInBlocks(shape, bits) ? WriteCounterBlocks(bits)
-                                                  : WriteAllCounters(shape.counters, bits);
+    return BloomShape::IsInBlocks(shape, bits) ? WriteCounterBlocks(bits)
+                                               : WriteAllCounters(shape.counters, bits);
   }
   Status WriteAllCounters(int64_t counters, int bits) {
-    std::vector<char> all(static_cast<size_t>(BloomCounters::BlocksOf(counters, bits) * kBloomBlockBytes));
+    std::vector<char> all(static_cast<size_t>(BloomShape::BlocksOf(counters, bits) * kBloomBlockBytes));
     SOK_RETURN_IF_ERROR(table_.ReadBloom([&](Span<const int64_t> blocks, Span<const char> bytes) {
       for (int64_t i = 0; i < blocks.size(); ++i) {
         std::copy_n(bytes.data() + i * kBloomBlockBytes, kBloomBlockBytes,
@@ -210,7 +210,7 @@ class ShardWriter {
       return OkStatus();
     }));
     const ArrayType numbers{"<i8", {count}};
-    const ArrayType counters{CounterDtype(bits), {count, BloomCounters::CountersPerBlock(bits)}};
+    const ArrayType counters{CounterDtype(bits), {count, BloomShape::CountersPerBlock(bits)}};
     return WriteArray("bloom_blocks", numbers, [&](ArrayWriter* to_numbers) {
       return WriteArray("bloom_counters", counters, [&](ArrayWriter* to_counters) {
         return table_.ReadBloom([&](Span<const int64_t> blocks, Span<const char> bytes) {

@@ -5,12 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/within_memory.h"
+#include "cc/base/status.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/restore_rows.h"
 #include "cc/checkpoint/table_checkpoint.h"
+#include "cc/cpu/optimizers/optimizer.h"
 #include "cc/optimizers/optimizer_state.h"
 #include "cc/table/table_errors.h"
 

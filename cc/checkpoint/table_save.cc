@@ -3,13 +3,14 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/within_memory.h"
+#include "cc/base/status.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/save_notes.h"
 #include "cc/checkpoint/shard_writer.h"
 #include "cc/checkpoint/table_checkpoint.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/cpu/optimizers/optimizer.h"
+#include "cc/table/bloom_filter.h"
 #include "cc/table/table_errors.h"
 
 namespace sok {
@@ -84,11 +85,10 @@ SavedTable DescriptionOf(const TableOptions& options, const TableClock& clock, c
   saved.counts_global_steps = clock.counts_global_steps;
   const Admission& admission = options.admission;
   if (admission.kind == Admission::Kind::kBloom) {
-    const BloomCounters::Shape shape =
-        BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
+    const BloomShape shape = BloomShape::Of(admission.max_element_size, admission.false_positive_probability);
     saved.hashes = shape.hashes;
     saved.counters = shape.counters;
-    saved.counters_in_blocks = BloomCounters::IsInBlocks(shape, admission.counter_bits);
+    saved.counters_in_blocks = BloomShape::IsInBlocks(shape, admission.counter_bits);
   }
   return saved;
 }

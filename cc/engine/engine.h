@@ -10,18 +10,15 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/engine/engine_context.h"
-#include "cc/engine/engine_object.h"
 #include "cc/engine/engine_table.h"
-#include "cc/group/lookup_input.h"
-#include "cc/group/output_rows.h"
-#include "cc/sharded/exchange_mode.h"
-#include "cc/sharded/gradient_format.h"
-#include "cc/sharded/message.h"
+#include "cc/lookup/lookup_input.h"
+#include "cc/messages/gradient_format.h"
+#include "cc/messages/message.h"
 
 namespace sok {
 
 // The state of a lookup on the rank that owns the rows: the rows that it read and, in training, will train.
-class TrainedGroup : public EngineObject {
+class LookedUpRows : public EngineObject {
  public:
   using EngineObject::EngineObject;
 
@@ -35,9 +32,9 @@ class TrainedGroup : public EngineObject {
 
 // The state between the forward and the backward pass of a group on one rank. A later step may reuse the
 // object and its memory; on a device, the later step must use the same stream.
-class GroupPlan : public TrainedGroup {
+class GroupPlan : public LookedUpRows {
  public:
-  using TrainedGroup::TrainedGroup;
+  using LookedUpRows::LookedUpRows;
 };
 
 // The state of a group over ranks on the asking rank, between the exchanges of one step.
@@ -47,9 +44,9 @@ class RoutedGroup : public EngineObject {
 };
 
 // The state of a group over ranks on an owning rank, for one step: the rows that all ranks asked it for.
-class ServedGroup : public TrainedGroup {
+class ServedGroup : public LookedUpRows {
  public:
-  using TrainedGroup::TrainedGroup;
+  using LookedUpRows::LookedUpRows;
 };
 
 // Working memory that a caller keeps between calls. One call at a time; on a device, all calls on one stream.
@@ -144,7 +141,7 @@ class Engine {
                        Span<const GradientRows> gradients, std::string_view optimizer,
                        Span<const EngineStep> steps, EngineScratch* scratch);
 
-  // --- A group over ranks: three exchanges of messages (cc/sharded/message.h) ---
+  // --- A group over ranks: three exchanges of messages (cc/messages/message.h) ---
 
   // On the asking rank, which is that of batch.tables[0]: merges duplicates, sorts ids by owner, and writes
   // the messages of exchange 1. `status` is the result of the caller's checks of its inputs. If it, or the
@@ -201,6 +198,11 @@ class Engine {
   // fused updates". The error names the first of `tables`.
   Status NotOffered(const char* call, Span<EngineTable* const> tables = {}) const;
 };
+
+// What Engine::Route requires of the kSums tables of a group: exactly one lookup each, pooled, without
+// weights, that keeps its bags. InvalidArgument names the first table that has another number or kind of
+// lookups. modes[t] belongs to batch.tables[t].
+Status CheckSummedTables(const GroupBatch& batch, Span<const ExchangeMode> modes);
 
 }  // namespace sok
 

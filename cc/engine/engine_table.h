@@ -1,6 +1,7 @@
 #ifndef SOK_CC_ENGINE_ENGINE_TABLE_H_
 #define SOK_CC_ENGINE_ENGINE_TABLE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,12 +10,45 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/engine/engine_context.h"
-#include "cc/engine/engine_object.h"
 #include "cc/engine/held_table.h"
-#include "cc/table/lookup_counts.h"
 #include "cc/table/table_options.h"
 
 namespace sok {
+
+// Statistics of the training lookups in a table since it was made, on one rank. Over several ranks `ids`
+// counts the ids that this rank looked up and `bytes_sent` what it sent to others; the other numbers count
+// the ids that it owns, whichever rank looked them up, and those of replicas on rank 0. So the sums over
+// ranks equal the numbers of one process with all batches.
+//
+// Thread-safe. Each number is exact, but they are not read at one moment.
+struct LookupCounts {
+  std::atomic<int64_t> ids{0};           // looked up, with duplicates
+  std::atomic<int64_t> distinct_ids{0};  // distinct within each group lookup
+  std::atomic<int64_t> admitted_ids{0};  // ids that got a row
+  std::atomic<int64_t> filtered_ids{0};  // distinct_ids without a row because of admission
+  std::atomic<int64_t> bytes_sent{0};    // requests, rows and gradients, without the messages' headers
+
+  static void Add(std::atomic<int64_t>& count, int64_t amount) {
+    count.fetch_add(amount, std::memory_order_relaxed);
+  }
+};
+
+class Engine;
+
+// An object that an engine made: a table, a plan, working memory. Only that engine can use it, so callers
+// check engine() before they pass it to an engine.
+class EngineObject {
+ public:
+  explicit EngineObject(Engine* engine) : engine_(engine) {}
+  EngineObject(const EngineObject&) = delete;
+  EngineObject& operator=(const EngineObject&) = delete;
+  virtual ~EngineObject() = default;
+
+  Engine& engine() const { return *engine_; }
+
+ private:
+  Engine* const engine_;
+};
 
 // A consistent snapshot of a table's statistics.
 struct TableDescription {
@@ -40,7 +74,7 @@ class EngineTable : public EngineObject {
   virtual const LookupCounts& lookup_counts() const = 0;
 
   // One step of `optimizer` (a name that MakeOptimizer knows). grads[i, :] is the gradient of the row of
-  // references[i], which TrainedGroup::WriteReferences wrote. Rows may repeat unless `distinct`: the
+  // references[i], which LookedUpRows::WriteReferences wrote. Rows may repeat unless `distinct`: the
   // gradients of a row are summed first, in the order given. Gradients of rows that were evicted since the
   // lookup are dropped. A step without rows counts as a step. The first step attaches the optimizer; another
   // optimizer later is FailedPrecondition. A row that the table never had is InvalidArgument. If memory runs

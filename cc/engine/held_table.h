@@ -11,8 +11,8 @@
 #include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/optimizers/optimizer.h"
-#include "cc/table/counter_blocks.h"
+#include "cc/optimizers/optimizer_state.h"
+#include "cc/table/bloom_filter.h"
 #include "cc/table/row_changes.h"
 #include "cc/table/table_options.h"
 

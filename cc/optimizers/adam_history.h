@@ -3,13 +3,35 @@
 
 #include <math.h>
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "cc/optimizers/adam.h"
-#include "cc/optimizers/missed_steps.h"
+#include "cc/optimizers/decay.h"
 
 namespace sok {
+
+// The tables behind Powers. They stay valid until this is moved or destroyed.
+class PowerTable {
+ public:
+  explicit PowerTable(double base)
+      : low_(Powers::kRow), high_(Powers::kRow), beyond_(std::pow(base, Powers::kRow * Powers::kRow)) {
+    for (int64_t i = 0; i < Powers::kRow; ++i) {
+      low_[i] = std::pow(base, static_cast<double>(i));
+      high_[i] = std::pow(base, static_cast<double>(i * Powers::kRow));
+    }
+  }
+
+  // Valid until this is moved or destroyed.
+  Powers powers() const { return {low_.data(), high_.data(), beyond_}; }
+  double operator()(int64_t n) const { return powers()(n); }
+
+ private:
+  std::vector<double> low_;
+  std::vector<double> high_;
+  double beyond_;
+};
 
 // A table with which the steps that a row has missed under the exact Adam are summed without a loop over
 // them.
@@ -70,6 +92,9 @@ class AdamSeries {
 // beta1 and beta2 are constant. Append needs exclusive access; the const functions are thread-safe.
 class AdamHistory {
  public:
+  // A table catches up all rows and starts a new history after this many steps.
+  static constexpr int64_t kMaxSteps = 1 << 17;
+
   AdamHistory(float beta1, float beta2);
 
   float beta1() const { return beta1_; }

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "cc/optimizers/rules.h"
+
 namespace sok {
 namespace {
 
@@ -22,6 +24,21 @@ bool InRange(HyperRange range, float value) {
       return value >= 0.0f && value < 1.0f;
   }
   return false;
+}
+
+// The initial value of a slot.
+float SlotFill(const RuleInfo& rule, const RuleSlot& slot, Span<const float> values) {
+  if (slot.fill == nullptr) return 0.0f;
+  const std::string_view fill = slot.fill;
+  for (size_t i = 0; i < rule.hyper.size(); ++i) {
+    if (fill == rule.hyper[i].name) return values[static_cast<int64_t>(i)];
+  }
+  return 0.0f;
+}
+
+template <typename... Rules>
+std::vector<const RuleInfo*> InfosOf(RuleList<Rules...>) {
+  return {&RuleInfoOf<Rules>()...};
 }
 
 }  // namespace
@@ -60,13 +77,38 @@ Status RuleInfo::CheckHyper(Span<const float> values) const {
   return OkStatus();
 }
 
-float RuleInfo::SlotFill(const RuleSlot& slot, Span<const float> values) const {
-  if (slot.fill == nullptr) return 0.0f;
-  const std::string_view fill = slot.fill;
-  for (size_t i = 0; i < hyper.size(); ++i) {
-    if (fill == hyper[i].name) return values[static_cast<int64_t>(i)];
+std::vector<std::string> RuleInfo::hyper_parameters() const {
+  std::vector<std::string> names;
+  for (const HyperParameter& one : hyper) names.push_back(one.name);
+  return names;
+}
+
+std::vector<SlotSpec> RuleInfo::Slots(int64_t dim, Span<const float> values) const {
+  std::vector<SlotSpec> specs;
+  for (const RuleSlot& slot : slots) {
+    specs.push_back(SlotSpec{slot.one_per_row ? 1 : dim, SlotFill(*this, slot, values)});
   }
-  return 0.0f;
+  return specs;
+}
+
+std::vector<std::string> RuleInfo::slot_names() const {
+  std::vector<std::string> names;
+  for (const RuleSlot& slot : slots) names.push_back(slot.name);
+  return names;
+}
+
+const std::vector<const RuleInfo*>& KnownRules() {
+  static const std::vector<const RuleInfo*> rules = InfosOf(AllRules());
+  return rules;
+}
+
+StatusOr<const RuleInfo*> FindRule(std::string_view name) {
+  std::string known;
+  for (const RuleInfo* rule : KnownRules()) {
+    if (name == rule->name) return rule;
+    known += (known.empty() ? "" : ", ") + rule->name;
+  }
+  return InvalidArgument("Unknown optimizer '", name, "'; known are ", known);
 }
 
 }  // namespace sok

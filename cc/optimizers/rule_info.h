@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cc/base/span.h"
@@ -11,6 +12,12 @@
 #include "cc/optimizers/rule.h"
 
 namespace sok {
+
+// One slot of an optimizer in a row's record: `width` floats, each `fill` until the row is trained.
+struct SlotSpec {
+  int64_t width;
+  float fill;
+};
 
 // The constants of a rule (see rule.h) as run-time values.
 struct RuleInfo {
@@ -28,8 +35,13 @@ struct RuleInfo {
   // The message names the optimizer, the hyper-parameter and the value.
   Status CheckHyper(Span<const float> values) const;
 
-  // The initial value of a slot; `values` as above.
-  float SlotFill(const RuleSlot& slot, Span<const float> values) const;
+  // The names of the hyper-parameters, in their order.
+  std::vector<std::string> hyper_parameters() const;
+
+  // The slots of a row of `dim` weights, in the order of the record, and their names. The initial values of
+  // slots may come from `values`, which must have passed CheckHyper.
+  std::vector<SlotSpec> Slots(int64_t dim, Span<const float> values) const;
+  std::vector<std::string> slot_names() const;
 };
 
 // A range in words that can follow "must be".
@@ -62,6 +74,12 @@ const RuleInfo& RuleInfoOf() {
   static const RuleInfo info = MakeRuleInfo<Rule>();
   return info;
 }
+
+// All rules, in the order of rules.h. docs/optimizers.md lists them in a table.
+const std::vector<const RuleInfo*>& KnownRules();
+
+// The rule with that name. InvalidArgument for an unknown name; the message lists the known names.
+StatusOr<const RuleInfo*> FindRule(std::string_view name);
 
 }  // namespace sok
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "cc/base/hash.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/table/bloom_filter.h"
 #include "cc/table/table_errors.h"
 
 namespace sok {
@@ -38,9 +38,9 @@ Status CheckAdmission(const Admission& admission) {
     return InvalidArgument("default_value_no_permission must be finite, not ", admission.default_value);
   }
   if (admission.kind != Admission::Kind::kBloom) return OkStatus();
-  SOK_RETURN_IF_ERROR(BloomCounters::Check(admission.max_element_size, admission.false_positive_probability,
-                                           admission.counter_bits));
-  const int64_t most = BloomCounters::MaxCount(admission.counter_bits);
+  SOK_RETURN_IF_ERROR(BloomShape::Check(admission.max_element_size, admission.false_positive_probability,
+                                        admission.counter_bits));
+  const int64_t most = BloomShape::MaxCount(admission.counter_bits);
   if (admission.filter_freq > most) {
     return InvalidArgument("counters of ", admission.counter_bits, " bits count only to ", most,
                            ", but filter_freq is ", admission.filter_freq);

@@ -1,9 +1,7 @@
 #include <cuda/atomic>
 
 #include "cuda/bags/bags_kernels.h"
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
-#include "cuda/base/parts.h"
 #include "cuda/scan/fill_runs.h"
 #include "cuda/scan/flag_ranks.h"
 

@@ -7,10 +7,54 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/bags/bags_view.h"
-#include "cuda/base/device_allocator.h"
+#include "cc/lookup/lookup_input.h"
+#include "cuda/bags/bags_report.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
+
+// A group's lookups as the kernels of this folder see them. All pointers are to device memory.
+
+// One lookup. Its ids come in the order of its bags.
+struct InputView {
+  LookupInput input;
+  IdLayout layout = IdLayout::kDense;
+  bool weighted = false;
+  bool drops_ids = false;        // leaves out ids whose weight is not above zero
+  bool has_order = false;        // GroupView::order is needed
+  bool may_be_one_each = false;  // as many ids as bags, and kNotOneEach is needed
+  int number = 0;                // the lookup's position in the caller's group
+  // [num_ids]: the caller's position of each id. Null if that is the id's own number.
+  const int32_t* order = nullptr;
+  int64_t first_id = 0;          // the ids of the lookups before it
+  int64_t first_bag = 0;         // their bag_begin entries
+  int32_t* bag_begin = nullptr;  // [num_bags + 1]; null if nothing is pooled
+};
+
+// All lookups of a group: first those of table 0, then those of table 1, and so on. Ids are numbered in this
+// order, whether they stay in their bags or not. Occurrences, the ids that stay, are numbered in the same
+// order.
+struct GroupView {
+  int num_lookups = 0;
+  const InputView* lookups = nullptr;  // [num_lookups]
+  const int64_t* first_id = nullptr;   // [num_lookups + 1]
+  const int64_t* table_id = nullptr;   // [num_tables + 1]: the number of ids of the tables before
+  // The number of blocks that read ids, and of blocks that read row splits, of the lookups before:
+  // [num_lookups + 1] each.
+  const int64_t* id_tiles = nullptr;
+  const int64_t* split_tiles = nullptr;
+  // [num_lookups + 1]: the number of ids in the lookups before that have to be sorted by bag.
+  const int64_t* first_sorted = nullptr;
+
+  // One entry per occurrence. Null if not needed.
+  int64_t* keys = nullptr;
+  float* weights = nullptr;
+  int32_t* order = nullptr;
+  BagsReport report;
+};
+
+// The number of ids or row splits that a block reads.
+constexpr int kBagTile = 1024;
 
 // The keys by which ids are sorted, for all lookups with `first_sorted` at once: keys[k] is the number of a
 // bag among the bags of all lookups, given[k] the id's position in its lookup. There are `n` of them.

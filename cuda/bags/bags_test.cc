@@ -12,15 +12,14 @@
 #include <vector>
 
 #include "cc/base/executor.h"
-#include "cc/dedup/testing/dedup_reference.h"
-#include "cc/group/lookup_bags.h"
-#include "cc/group/testing/bags_errors.h"
-#include "cc/group/testing/lookup_arrays.h"
-#include "cc/group/testing/random_group.h"
+#include "cc/cpu/dedup/testing/dedup_reference.h"
+#include "cc/cpu/group/group_lookup.h"
+#include "cc/cpu/group/testing/random_group.h"
+#include "cc/lookup/testing/lookup_arrays.h"
 #include "cuda/bags/group_bags.h"
-#include "cuda/base/async_allocator.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/dedup/dedup.h"
-#include "cuda/device_array.h"
 
 namespace sok {
 namespace {

@@ -10,13 +10,10 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/group/lookup_input.h"
-#include "cc/pooling/combiner.h"
+#include "cc/lookup/lookup_input.h"
 #include "cuda/bags/bags_report.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/round_trip.h"
-#include "cuda/base/staged_upload.h"
+#include "cuda/base/transfers.h"
 
 namespace sok {
 
@@ -30,7 +27,7 @@ struct BagsInput {
   Span<const uint8_t> sort;
 };
 
-// One lookup, as in cc/group/lookup_plan.h. Its arrays are those of the group, indexed by the group's
+// One lookup, as in cc/cpu/group/lookup_plan.h. Its arrays are those of the group, indexed by the group's
 // occurrences.
 struct BagsOfLookup {
   int table = 0;
@@ -69,9 +66,9 @@ class GroupBags {
   }
 
   // Takes the report, which the host has fetched. Returns the error of the first lookup that has one, with
-  // the message of cc/group/lookup_bags.cc: InvalidArgument that names the variable and the value. Fetches
-  // the value, so it waits for the device if there is an error, and only then. `input` is that of Build, with
-  // its arrays still valid.
+  // the message of cc/cpu/group/lookup_bags.cc: InvalidArgument that names the variable and the value.
+  // Fetches the value, so it waits for the device if there is an error, and only then. `input` is that of
+  // Build, with its arrays still valid.
   Status TakeReport(cudaStream_t stream, RoundTrip* round_trip, const BagsInput& input,
                     const int64_t* report);
 

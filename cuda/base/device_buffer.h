@@ -10,9 +10,43 @@
 #include <utility>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 
 namespace sok {
+
+// CUDA's errors as statuses.
+
+// OK for cudaSuccess. ResourceExhausted if memory runs out, Internal for every other error; the message
+// starts with `what...`, which says what failed, as in "cannot copy 12 bytes". Also clears the runtime's last
+// error, which the next caller of cudaGetLastError would get otherwise.
+template <typename... What>
+Status CudaStatus(cudaError_t error, const What&... what) {
+  if (error == cudaSuccess) return OkStatus();
+  cudaGetLastError();
+  const std::string message =
+      StrCat(what..., ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");
+  if (error == cudaErrorMemoryAllocation) return ResourceExhausted(message);
+  return Internal(message);
+}
+
+// Where device memory comes from.
+
+// Memory that kernels can use, in the order of a stream: work enqueued on the stream between Allocate and
+// Free may use it. Neither call waits for the device, unless an implementation says so.
+//
+// Callers pass one allocator for the scratch of a step and another for what a table keeps. Implementations
+// document whether they are thread-safe.
+class DeviceAllocator {
+ public:
+  virtual ~DeviceAllocator() = default;
+
+  // `bytes` >= 0, aligned to 256 bytes, with any content. Null for 0 bytes. ResourceExhausted if memory runs
+  // out.
+  virtual StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) = 0;
+
+  // Frees memory of this allocator; does nothing for null. `stream` need not be that of Allocate, if it is
+  // ordered after every use.
+  virtual void Free(cudaStream_t stream, void* memory) = 0;
+};
 
 // `size` elements that kernels can use, freed with this object. Move-only. The allocator must outlive it, and
 // so must the stream on which it is freed.
@@ -72,6 +106,35 @@ class DeviceBuffer {
   int64_t size_ = 0;
 };
 
+// An array on the device whose memory is reused from step to step. Move-only.
+template <typename T>
+class ReusableArray {
+ public:
+  // At least `size` elements of any content, for work on this stream.
+  Status Resize(cudaStream_t stream, DeviceAllocator* allocator, int64_t size) {
+    if (size <= buffer_.size()) return OkStatus();
+    // Frees the old memory first: both together may not fit.
+    buffer_.Free();
+    StatusOr<DeviceBuffer<T>> made = DeviceBuffer<T>::Allocate(allocator, stream, size + size / 4);
+    SOK_RETURN_IF_ERROR(made.status());
+    buffer_ = std::move(made.value());
+    return OkStatus();
+  }
+
+  T* data() const { return buffer_.data(); }
+
+ private:
+  DeviceBuffer<T> buffer_;
+};
+
 }  // namespace sok
+
+// Returns from the calling function if `expr`, a cudaError_t, is an error. The other arguments make the
+// message, and are evaluated only then.
+#define SOK_RETURN_IF_CUDA_ERROR(expr, ...)                                                     \
+  do {                                                                                          \
+    const cudaError_t sok_cuda_error_ = (expr);                                                 \
+    if (sok_cuda_error_ != cudaSuccess) return ::sok::CudaStatus(sok_cuda_error_, __VA_ARGS__); \
+  } while (false)
 
 #endif  // SOK_CUDA_BASE_DEVICE_BUFFER_H_

@@ -8,10 +8,45 @@
 #include <cstdint>
 #include <utility>
 
+#include "cc/base/host_device.h"
 #include "cc/base/status.h"
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
+
+// Consecutive parts of a range, such as the occurrences of each table of a group.
+
+// The part that `i` is in: part k is [begin[k], begin[k + 1]), and parts may be empty. The parts + 1 values
+// of `begin` do not decrease, and begin[0] <= i < begin[parts].
+template <typename Index>
+SOK_HOST_DEVICE int PartOf(const Index* begin, int parts, Index i) {
+  int low = 0;
+  int high = parts;  // the part is in [low, high)
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    if (begin[middle] <= i) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// The place of a CUDA thread in a grid of one dimension, and the lanes of its warp. For kernels: only .cu
+// files include it.
+//
+//   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) ...
+
+constexpr int kLanesOfWarp = 32;
+// The mask of all lanes, for functions of warps.
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+__device__ __forceinline__ int64_t ThreadOfGrid() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+__device__ __forceinline__ int64_t ThreadsOfGrid() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
 constexpr int kThreadsPerBlock = 256;
 
@@ -21,7 +56,7 @@ struct LaunchShape {
   int64_t shared_bytes = 0;        // dynamic shared memory of a block
 };
 
-// More blocks than any device runs at the same time. Kernels loop (cuda/base/grid.h) over the rest.
+// More blocks than any device runs at the same time. Kernels loop (cuda/base/launch.h) over the rest.
 constexpr int64_t kMaxBlocks = 1 << 16;
 
 // Blocks for `n` pieces of work of `threads_per_piece` threads each: a power of two, at most

@@ -3,9 +3,8 @@
 
 #include <vector>
 
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
-#include "cuda/device_array.h"
+#include "cuda/base/testing/device_array.h"
 
 namespace sok {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cc/base/status.h"
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
 

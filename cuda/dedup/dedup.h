@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
 
@@ -33,12 +33,29 @@ struct UniqueIds {
 };
 
 // Finds the distinct ids of each table and numbers them consecutively over the group: by table, and within a
-// table by first occurrence, as in cc/dedup/dedup.h. Equal ids of two tables are two distinct ids.
+// table by first occurrence, as in cc/cpu/dedup/dedup.h. Equal ids of two tables are two distinct ids.
 //
 // Enqueues work on the stream and waits for nothing. InvalidArgument for more than 2^31 - 1 occurrences;
 // ResourceExhausted if `scratch` runs out of memory; it takes up to 21 bytes per occurrence.
 Status Dedup(cudaStream_t stream, DeviceAllocator* scratch, const Occurrences& occurrences,
              const UniqueIds& unique);
+
+// The occurrences of each distinct id, for sums over them.
+
+// The occurrences of distinct id u are positions[begin[u] .. begin[u + 1]), in increasing order. Arrays on
+// the device.
+struct SegmentArrays {
+  int32_t* begin = nullptr;      // [unique + 1]
+  int32_t* positions = nullptr;  // [occurrences]
+};
+
+// Sorts the occurrences by their distinct ids: inverse[occurrences], on the device, has values in [0,
+// unique). Distinct ids without occurrences have empty segments.
+//
+// Enqueues work on the stream and waits for nothing. InvalidArgument for more than 2^31 - 1 occurrences;
+// ResourceExhausted if `scratch` runs out of memory; it takes about 16 bytes per occurrence.
+Status SortIntoSegments(cudaStream_t stream, DeviceAllocator* scratch, const int32_t* inverse,
+                        int64_t occurrences, int64_t unique, const SegmentArrays& segments);
 
 }  // namespace sok
 

@@ -14,11 +14,10 @@
 #include "cc/base/testing/test_ids.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/engine/both_engines.h"
-#include "cuda/engine/gpu_case.h"
+#include "cuda/base/allocators.h"
 #include "cuda/engine/gpu_table.h"
-#include "cuda/engine/held_gpu_table.h"
+#include "cuda/engine/testing/both_engines.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 namespace {

@@ -1,6 +1,6 @@
 // The CUDA engine passes the engine contract for admission, eviction, and rows that are read and written.
 #include "cc/engine/contract/suites.h"
-#include "cuda/engine/gpu_case.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 namespace {

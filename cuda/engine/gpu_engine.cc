@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "cc/base/within_memory.h"
-#include "cuda/engine/gpu_call.h"
-#include "cuda/engine/gpu_group.h"
-#include "cuda/engine/gpu_scratch.h"
+#include "cc/base/status.h"
 #include "cuda/engine/gpu_table.h"
-#include "cuda/engine/group_lookup.h"
-#include "cuda/engine/group_training.h"
+#include "cuda/group/gpu_call.h"
+#include "cuda/group/gpu_scratch.h"
+#include "cuda/group/group_lookup.h"
+#include "cuda/group/group_merge.h"
+#include "cuda/group/group_training.h"
 
 namespace sok {
 namespace {

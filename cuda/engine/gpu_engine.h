@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "cc/engine/engine.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/base/pinned_allocator.h"
+#include "cuda/base/allocators.h"
 
 namespace sok {
 

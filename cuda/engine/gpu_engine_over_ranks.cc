@@ -1,16 +1,12 @@
-#include "cc/base/within_memory.h"
-#include "cuda/engine/gpu_call.h"
+#include "cc/base/status.h"
 #include "cuda/engine/gpu_engine.h"
-#include "cuda/engine/gpu_scratch.h"
 #include "cuda/engine/gpu_table.h"
-#include "cuda/sharded/combine_rows.h"
-#include "cuda/sharded/divide.h"
-#include "cuda/sharded/gpu_routed_group.h"
-#include "cuda/sharded/gpu_served_group.h"
-#include "cuda/sharded/reduce_gradients.h"
+#include "cuda/group/gpu_call.h"
+#include "cuda/group/gpu_scratch.h"
+#include "cuda/sharded/gradient_words.h"
 #include "cuda/sharded/route_lookups.h"
 #include "cuda/sharded/serve_rows.h"
-#include "cuda/sharded/sum_gradients.h"
+#include "cuda/sharded/sharded_group.h"
 
 namespace sok {
 

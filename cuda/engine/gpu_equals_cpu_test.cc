@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/base/round_trip.h"
+#include "cuda/base/transfers.h"
 #include "cuda/engine/testing/twin_groups.h"
 
 namespace sok {

@@ -11,8 +11,8 @@
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 #include "cc/engine/contract/contract_group.h"
-#include "cuda/engine/both_engines.h"
-#include "cuda/engine/gpu_case.h"
+#include "cuda/engine/testing/both_engines.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 namespace {

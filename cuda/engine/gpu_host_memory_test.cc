@@ -11,9 +11,9 @@
 #include "cc/checkpoint/testing/saved_ranks.h"
 #include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/suites.h"
-#include "cuda/engine/both_engines.h"
-#include "cuda/engine/gpu_case.h"
 #include "cuda/engine/gpu_table.h"
+#include "cuda/engine/testing/both_engines.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 namespace {

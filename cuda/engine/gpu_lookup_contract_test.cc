@@ -1,6 +1,6 @@
 // Tables and lookups of the CUDA engine pass the engine contract.
 #include "cc/engine/contract/suites.h"
-#include "cuda/engine/gpu_case.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 namespace {

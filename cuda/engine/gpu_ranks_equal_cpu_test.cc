@@ -10,10 +10,10 @@
 
 #include "cc/base/executor.h"
 #include "cc/engine/contract/contract_ranks.h"
-#include "cc/sharded/message.h"
-#include "cuda/base/round_trip.h"
-#include "cuda/engine/gpu_case.h"
+#include "cc/messages/message.h"
+#include "cuda/base/transfers.h"
 #include "cuda/engine/testing/cpu_twin.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 namespace {

@@ -1,7 +1,7 @@
 // Gradients and steps of the CUDA engine pass the engine contract.
 #include "cc/engine/contract/suites.h"
-#include "cc/optimizers/optimizer.h"
-#include "cuda/engine/gpu_case.h"
+#include "cc/optimizers/rule_info.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 namespace {

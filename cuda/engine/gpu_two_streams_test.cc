@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/device_stream.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/engine/testing/twin_groups.h"
 
 namespace sok {

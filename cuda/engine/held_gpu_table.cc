@@ -1,16 +1,15 @@
-#include "cuda/engine/held_gpu_table.h"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "cc/base/within_memory.h"
+#include "cc/base/status.h"
 #include "cc/optimizers/optimizer_state.h"
 #include "cc/table/table_errors.h"
-#include "cuda/base/cuda_status.h"
-#include "cuda/engine/gpu_call.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/engine/gpu_table.h"
 #include "cuda/engine/rows_in_pieces.h"
-#include "cuda/engine/tables_at_work.h"
+#include "cuda/group/gpu_call.h"
+#include "cuda/group/tables_at_work.h"
 #include "cuda/table/select_rows.h"
 
 namespace sok {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/store/row_pieces.h"
-#include "cuda/table/gather_keys.h"
+#include "cuda/table/select_rows.h"
 
 namespace sok {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/held_table.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/pinned.h"
 #include "cuda/table/device_table.h"

@@ -13,9 +13,9 @@
 #include "cc/base/executor.h"
 #include "cc/engine/contract/contract_batch.h"
 #include "cc/engine/contract/contract_group.h"
-#include "cc/pooling/segment_piece.h"
-#include "cuda/base/round_trip.h"
-#include "cuda/engine/gpu_case.h"
+#include "cc/lookup/divisor.h"
+#include "cuda/base/transfers.h"
+#include "cuda/engine/testing/gpu_case.h"
 #include "cuda/on_host/on_host.h"
 
 namespace sok {

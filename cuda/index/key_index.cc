@@ -5,8 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
-#include "cuda/index/key_index_kernels.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
 namespace {

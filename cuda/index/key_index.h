@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/index/key_index_view.h"
 
@@ -87,6 +86,11 @@ Status InsertKeys(cudaStream_t stream, const GroupKeys& keys, const int64_t* row
 Status EraseKeys(cudaStream_t stream, const KeyIndexView& index, const int64_t* keys, int64_t n,
                  int64_t* rows);
 Status EraseKeys(cudaStream_t stream, const GroupKeys& keys, int64_t* rows);
+
+// What KeyIndex launches besides its public launchers.
+
+// Inserts all keys of `from` into `to`, which contains none of them and has room for them.
+Status CopyKeys(cudaStream_t stream, const KeyIndexView& from, const KeyIndexView& to);
 
 }  // namespace sok
 

@@ -1,10 +1,7 @@
 #include <cuda/atomic>
 
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
-#include "cuda/base/parts.h"
 #include "cuda/index/key_index.h"
-#include "cuda/index/key_index_kernels.h"
 
 namespace sok {
 namespace {

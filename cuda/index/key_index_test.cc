@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cc/base/testing/test_ids.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/device_array.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 
 namespace sok {
 namespace {

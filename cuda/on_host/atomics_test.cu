@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cuda/device_test.h"
+#include "cuda/base/testing/device_array.h"
 
 namespace sok {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "cuda/device_array.h"
+#include "cuda/base/testing/device_array.h"
 #include "gtest/gtest.h"
 
 namespace sok {

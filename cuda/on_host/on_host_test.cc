@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/device_array.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/on_host/testing/planted_kernels.h"
 #include "cuda/on_host/testing/seeds_of_tests.h"
 #include "gtest/gtest.h"

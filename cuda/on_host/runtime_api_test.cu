@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/device_test.h"
+#include "cuda/base/testing/device_array.h"
 #include "gtest/gtest.h"
 
 namespace sok {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/device_test.h"
-#include "cuda/dynamic_shared.h"
+#include "cuda/base/dynamic_shared.h"
+#include "cuda/base/testing/device_array.h"
 
 namespace sok {
 namespace {

@@ -1,8 +1,7 @@
-#include "cuda/base/grid.h"
-#include "cuda/pooling/finish_sum.h"
-#include "cuda/pooling/long_bags.h"
+#include "cuda/base/launch.h"
+#include "cuda/base/part_launch.h"
+#include "cuda/pooling/pool.h"
 #include "cuda/pooling/read_row.h"
-#include "cuda/rows/part_launch.h"
 
 namespace sok {
 namespace {

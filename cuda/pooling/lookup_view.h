@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cc/initializers/initializer.h"
-#include "cc/pooling/combiner.h"
+#include "cc/lookup/lookup_input.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {

@@ -1,8 +1,8 @@
-#include "cc/pooling/divisor.h"
+#include "cc/lookup/divisor.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/parts.h"
+#include "cuda/base/launch.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/pooling/occurrence_gradients.h"
-#include "cuda/rows/part_launch.h"
 
 namespace sok {
 namespace {

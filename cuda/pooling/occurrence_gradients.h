@@ -7,8 +7,8 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/group/output_rows.h"
-#include "cuda/base/device_allocator.h"
+#include "cc/lookup/lookup_input.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/pooling/lookup_view.h"
 
 namespace sok {
@@ -31,7 +31,7 @@ struct LookupGradient {
 };
 
 // Enqueues the work that finds each occurrence's gradient: its bag's, scaled with the bits of BagScales
-// (cc/pooling/segment_sum.h). Scratch comes from `scratch` and is freed in the stream. `lookups` need not
+// (cc/cpu/pooling/segment_sum.h). Scratch comes from `scratch` and is freed in the stream. `lookups` need not
 // outlive the call. Thread-safe. ResourceExhausted if memory runs out, Internal if a kernel cannot be
 // launched.
 Status EnqueueOccurrenceGradients(cudaStream_t stream, DeviceAllocator* scratch,

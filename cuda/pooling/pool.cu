@@ -1,11 +1,9 @@
-#include "cc/pooling/divisor.h"
-#include "cuda/dynamic_shared.h"
-#include "cuda/pooling/finish_sum.h"
-#include "cuda/pooling/long_bags.h"
+#include "cc/lookup/divisor.h"
+#include "cuda/base/dynamic_shared.h"
+#include "cuda/base/floats.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/pooling/pool.h"
 #include "cuda/pooling/read_row.h"
-#include "cuda/rows/floats.h"
-#include "cuda/rows/part_launch.h"
 
 namespace sok {
 namespace {

@@ -7,8 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "cc/pooling/testing/pool_reference.h"
-#include "cuda/pooling/long_bags.h"
+#include "cc/cpu/pooling/testing/pool_reference.h"
 #include "cuda/pooling/testing/device_lookup.h"
 
 namespace sok {

@@ -5,9 +5,10 @@
 #include <cstdint>
 
 #include "cc/initializers/initializer.h"
+#include "cc/lookup/divisor.h"
 #include "cc/table/row_reference.h"
+#include "cuda/base/floats.h"
 #include "cuda/pooling/lookup_view.h"
-#include "cuda/rows/floats.h"
 
 namespace sok {
 
@@ -47,6 +48,27 @@ __device__ __forceinline__ Floats<kWidth> ReadRecord(const OccurrenceRows& looku
 template <int kWidth, bool kMayBeAbsent>
 __device__ __forceinline__ Floats<kWidth> ReadRow(const OccurrenceRows& lookup, int64_t i, int64_t column) {
   return ReadRecord<kWidth, kMayBeAbsent>(lookup, RecordOf<kMayBeAbsent>(lookup, i), i, column);
+}
+
+// What becomes of the sum of a bag's rows. Only .cu files include this header.
+
+// Divides the sum of the `rows` rows of a bag without weights, with the roundings that PoolForward documents.
+template <int kWidth>
+__device__ __forceinline__ void FinishUnweighted(Combiner combiner, int64_t rows, Floats<kWidth>* sum) {
+  const float divisor = UnweightedDivisor(combiner, rows);
+  if (divisor == 1.0f) return;
+  MultipliesByInverse(rows) ? MultiplyBy(1.0f / divisor, sum) : DivideBy(divisor, sum);
+}
+
+// Divides the sum of the weighted rows of a bag, of which `divisor_sum` is the sum of DivisorTerms.
+template <int kWidth>
+__device__ __forceinline__ void FinishWeighted(Combiner combiner, float divisor_sum, Floats<kWidth>* sum) {
+  const float divisor = DivisorOfSum(combiner, divisor_sum);
+  if (divisor == 0.0f) {
+    *sum = EqualFloats<kWidth>(0.0f);
+  } else if (divisor != 1.0f) {
+    DivideBy(divisor, sum);
+  }
 }
 
 }  // namespace sok

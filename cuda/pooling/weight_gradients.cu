@@ -1,13 +1,13 @@
-#include "cc/pooling/divisor.h"
-#include "cuda/base/cuda_status.h"
+#include "cc/lookup/divisor.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/pooling/read_row.h"
 #include "cuda/pooling/weight_gradients.h"
-#include "cuda/rows/part_launch.h"
 
 namespace sok {
 namespace {
 
-// A dot product has eight partial sums (cc/pooling/vector_math.h), one for each lane of a group.
+// A dot product has eight partial sums (cc/cpu/pooling/vector_math.h), one for each lane of a group.
 constexpr int kLanesLog2 = 3;
 constexpr int kLanes = 1 << kLanesLog2;
 

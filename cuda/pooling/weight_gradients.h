@@ -7,7 +7,7 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/group/output_rows.h"
+#include "cc/lookup/lookup_input.h"
 #include "cuda/pooling/lookup_view.h"
 
 namespace sok {
@@ -26,7 +26,7 @@ struct LookupWeightGradient {
 };
 
 // Enqueues the gradients of the weights of some lookups on the stream, with the bits of WeightGradients
-// (cc/pooling/segment_sum.h). Entries of `out` that belong to no occurrence become 0. `lookups` need not
+// (cc/cpu/pooling/segment_sum.h). Entries of `out` that belong to no occurrence become 0. `lookups` need not
 // outlive the call. Thread-safe. Internal if a kernel cannot be launched.
 Status EnqueueWeightGradients(cudaStream_t stream, Span<const LookupWeightGradient> lookups);
 

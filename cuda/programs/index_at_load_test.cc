@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cc/base/hash.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/device_array.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/index/key_index.h"
 #include "cuda/programs/testing/test_size.h"
 

@@ -13,7 +13,7 @@
 
 #include "cc/base/hash.h"
 #include "cc/initializers/initializer.h"
-#include "cuda/base/async_allocator.h"
+#include "cuda/base/allocators.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/engine/testing/twin_groups.h"
 #include "cuda/programs/testing/test_size.h"

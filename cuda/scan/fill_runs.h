@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cuda/atomic>
 
-#include "cuda/base/grid.h"
+#include "cuda/base/launch.h"
 
 namespace sok {
 

@@ -10,12 +10,16 @@
 
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
-#include "cuda/scan/exclusive_sum.h"
 #include "cuda/scan/warp_scan.h"
 
 namespace sok {
+
+// A scan of a small array.
+
+// Replaces values[i] by the sum of those before it; values[n] are on the device, and their sum fits int32.
+// One block computes it: for arrays of a few thousand values, such as counts of tiles.
+Status ExclusiveSum(cudaStream_t stream, int32_t* values, int64_t n);
 
 // The flags are bits, with a count for each word and one for each tile of words: any thread finds the number
 // of any flag with two small loads, and no array of numbers has to be written and read.

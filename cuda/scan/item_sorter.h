@@ -9,9 +9,7 @@
 #include <utility>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/scan/stable_sort.h"
 

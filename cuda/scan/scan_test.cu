@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/base/async_allocator.h"
-#include "cuda/base/grid.h"
-#include "cuda/device_array.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/launch.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/scan/flag_ranks.h"
 #include "cuda/scan/item_sorter.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cuda/base/grid.h"
+#include "cuda/base/launch.h"
 
 namespace sok {
 

@@ -1,7 +1,6 @@
 #include <vector>
 
 #include "cuda/base/launch.h"
-#include "cuda/base/parts.h"
 #include "cuda/sharded/copy_pieces.h"
 
 namespace sok {

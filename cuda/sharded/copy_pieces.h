@@ -8,8 +8,8 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
-#include "cuda/base/staged_upload.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/transfers.h"
 
 namespace sok {
 

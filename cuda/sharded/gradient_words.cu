@@ -1,5 +1,6 @@
-#include "cc/sharded/gradient_bits.h"
-#include "cuda/rows/part_launch.h"
+#include "cc/messages/gradient_format.h"
+#include "cuda/base/launch.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/sharded/gradient_words.h"
 
 namespace sok {
@@ -50,6 +51,19 @@ Status EnqueueDecoding(cudaStream_t stream, Span<const DecodedGradients> gradien
     SOK_RETURN_IF_ERROR(launcher.Add({part, {}}, part.count, 0));
   }
   return launcher.Launch();
+}
+
+namespace {
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    DivisionKernel(const float* values, int64_t n, float divisor, float* quotients) {
+  for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) quotients[i] = values[i] / divisor;
+}
+
+}  // namespace
+
+Status EnqueueDivision(cudaStream_t stream, const float* values, int64_t n, float divisor, float* quotients) {
+  return Launch("Division", stream, ShapeFor(n), DivisionKernel, values, n, divisor, quotients);
 }
 
 }  // namespace sok

@@ -8,7 +8,7 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/sharded/gradient_format.h"
+#include "cc/messages/gradient_format.h"
 
 namespace sok {
 
@@ -26,10 +26,15 @@ struct DecodedGradients {
   int64_t count = 0;
 };
 
-// Enqueue EncodeGradients and DecodeGradients (cc/sharded/gradient_format.h) for several arrays. Internal if
+// Enqueue EncodeGradients and DecodeGradients (cc/messages/gradient_format.h) for several arrays. Internal if
 // a kernel cannot be launched.
 Status EnqueueEncoding(cudaStream_t stream, Span<const EncodedGradients> gradients);
 Status EnqueueDecoding(cudaStream_t stream, Span<const DecodedGradients> gradients);
+
+// Gradients divided by the number of ranks.
+
+// quotients[i] = values[i] / divisor for i < n, on the device. `quotients` may be `values`.
+Status EnqueueDivision(cudaStream_t stream, const float* values, int64_t n, float divisor, float* quotients);
 
 }  // namespace sok
 

@@ -1,13 +1,12 @@
-#include "cuda/sharded/reduce_gradients.h"
-
 #include <vector>
 
-#include "cc/sharded/exchange_errors.h"
-#include "cc/sharded/gradient_format.h"
+#include "cc/messages/gradient_format.h"
+#include "cc/messages/message.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/engine/group_gradients.h"
+#include "cuda/group/group_gradients.h"
 #include "cuda/sharded/gradient_words.h"
-#include "cuda/sharded/message_writer.h"
+#include "cuda/sharded/messages.h"
+#include "cuda/sharded/sharded_group.h"
 #include "cuda/sharded/summed_bags.h"
 
 namespace sok {

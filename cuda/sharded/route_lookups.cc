@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "cc/base/within_memory.h"
-#include "cc/engine/summed_tables.h"
-#include "cuda/sharded/device_definitions.h"
-#include "cuda/sharded/message_writer.h"
+#include "cc/base/status.h"
+#include "cc/engine/engine.h"
+#include "cuda/sharded/messages.h"
+#include "cuda/sharded/sharded_group.h"
 #include "cuda/table/admit_ids.h"
 
 namespace sok {
@@ -54,7 +54,7 @@ void RouteLookups::Prepare(const GroupBatch& batch, Span<const ExchangeMode> mod
   routed_.merged.sort = scratch_.routed_sort;
   if (routed_.transfers == nullptr) routed_.transfers = TakeShared(scratch_.transfers);
   for (int64_t t = 0; t < modes.size(); ++t) {
-    made_.push_back(FingerprintsOf(DefinitionOf(*tables_[t], modes[t])));
+    fingerprints_.push_back(FingerprintsOf(DefinitionOf(*tables_[t], modes[t])));
   }
 }
 
@@ -173,7 +173,7 @@ Status RouteLookups::WriteErrors(const Status& status, AllocateWords allocate) {
 
 RequestEntry RouteLookups::EntryFor(int t, int r) const {
   RequestEntry entry;
-  entry.made = made_[t];
+  entry.fingerprints = fingerprints_[t];
   entry.ids = routed_.ids_for(t, r).size();
   entry.lengths = routed_.sums(t) ? routed_.rows_for(t, r).size() : 0;
   entry.counts = counts(t) ? entry.ids : 0;

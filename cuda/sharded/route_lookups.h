@@ -7,14 +7,12 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/engine/engine.h"
-#include "cc/sharded/request.h"
-#include "cuda/base/device_allocator.h"
+#include "cc/messages/request.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/engine/gpu_call.h"
-#include "cuda/engine/gpu_scratch.h"
-#include "cuda/sharded/gpu_routed_group.h"
+#include "cuda/group/gpu_call.h"
+#include "cuda/group/gpu_scratch.h"
 #include "cuda/sharded/route_ids.h"
-#include "cuda/sharded/route_sums.h"
+#include "cuda/sharded/sharded_group.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {
@@ -62,7 +60,7 @@ class RouteLookups {
   std::vector<DeviceTable*> tables_;
   GpuRoutedGroup& routed_;
   GpuScratch& scratch_;
-  std::vector<TableFingerprints> made_;  // by table
+  std::vector<TableFingerprints> fingerprints_;  // by table
 };
 
 }  // namespace sok

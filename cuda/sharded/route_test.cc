@@ -8,10 +8,9 @@
 #include "cc/base/testing/test_ids.h"
 #include "cc/placement/placement.h"
 #include "cc/table/row_reference.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/device_array.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/sharded/route_ids.h"
-#include "cuda/sharded/route_sums.h"
 
 namespace sok {
 namespace {

@@ -3,20 +3,72 @@
 #include <algorithm>
 #include <limits>
 
-#include "cc/base/within_memory.h"
-#include "cc/group/lookup_errors.h"
-#include "cc/sharded/exchange_errors.h"
-#include "cuda/base/cuda_status.h"
+#include "cc/base/status.h"
+#include "cc/lookup/lookup_errors.h"
+#include "cc/messages/message.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/dedup/dedup.h"
-#include "cuda/engine/plan_views.h"
-#include "cuda/engine/tables_at_work.h"
+#include "cuda/group/group_merge.h"
+#include "cuda/group/tables_at_work.h"
 #include "cuda/pooling/pool.h"
 #include "cuda/sharded/copy_pieces.h"
-#include "cuda/sharded/device_definitions.h"
-#include "cuda/sharded/message_writer.h"
+#include "cuda/sharded/messages.h"
 #include "cuda/sharded/served_ids.h"
+#include "cuda/sharded/sharded_group.h"
 
 namespace sok {
+
+Status ArrivedRequests::Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox, int64_t num_tables) {
+  inbox_ = &inbox;
+  of_.assign(inbox.size(), {});
+  trains_.assign(inbox.size(), 0);
+  MessageHeads heads;
+  SOK_RETURN_IF_ERROR(heads.Fetch(call, &scratch->upload, &scratch->round_trip, inbox,
+                                  kHeaderWords + kRequestEntryWords * num_tables));
+  for (int r = 0; r < ranks(); ++r) {
+    const Status status = ReadMessage(call, &scratch->round_trip, heads, r, num_tables);
+    if (!status.ok()) return OnRank(r, status);
+  }
+  return OkStatus();
+}
+
+Status ArrivedRequests::ReadMessage(GpuCall* call, RoundTrip* round_trip, const MessageHeads& heads, int r,
+                                    int64_t num_tables) {
+  MessageHeader header;
+  SOK_RETURN_IF_ERROR(heads.Read(call, round_trip, r, MessageKind::kRequest, &header));
+  SOK_RETURN_IF_ERROR(header.status);
+  trains_[static_cast<size_t>(r)] = header.token != 0 ? 1 : 0;
+  return ReadRequest(heads.words(r), r, num_tables);
+}
+
+Status ArrivedRequests::Damaged(int r) const {
+  return OnRank(r, DamagedRequest((*inbox_)[static_cast<size_t>(r)].size() - kHeaderWords,
+                                  static_cast<int64_t>(of_[static_cast<size_t>(r)].size())));
+}
+
+Status ArrivedRequests::ReadRequest(Span<const int64_t> head, int r, int64_t num_tables) {
+  const Span<const int64_t>& message = (*inbox_)[static_cast<size_t>(r)];
+  const int64_t entries = kHeaderWords + kRequestEntryWords * num_tables;
+  const Status damaged = DamagedRequest(message.size() - kHeaderWords, num_tables);
+  if (message.size() < entries) return damaged;
+  const int64_t* next = message.data() + entries;
+  int64_t left = message.size() - entries;
+  for (int64_t t = 0; t < num_tables; ++t) {
+    ArrivedRequest request;
+    request.entry = ReadEntry(head.data() + kHeaderWords + kRequestEntryWords * t);
+    const RequestEntry& entry = request.entry;
+    if (!entry.Fits(left)) return damaged;
+    request.ids = next;
+    request.lengths = reinterpret_cast<const int32_t*>(next + entry.ids);
+    const int64_t length_words = WordsOf(entry.lengths * static_cast<int64_t>(sizeof(int32_t)));
+    request.counts = reinterpret_cast<const int32_t*>(next + entry.ids + length_words);
+    next += entry.data_words();
+    left -= entry.data_words();
+    of_[static_cast<size_t>(r)].push_back(request);
+  }
+  return left == 0 ? OkStatus() : damaged;
+}
+
 namespace {
 
 // The words of the report: one, the lowest rank whose request is damaged.
@@ -64,7 +116,7 @@ Status ServeRows::Accept(const Inbox& requests, std::vector<Refusal>* refusals) 
   SOK_RETURN_IF_ERROR(read);
   SOK_RETURN_IF_ERROR(CheckAgreement(
       DefinitionsOf(tables_, served_.modes), served_.rank, served_.ranks,
-      [&](int r, int64_t t) { return requests_.of(r, t).entry.made; }, refusals));
+      [&](int r, int64_t t) { return requests_.of(r, t).entry.fingerprints; }, refusals));
   const Status fits =
       CheckModes(requests, served_.modes, [&](int r, int64_t t) { return requests_.of(r, t).entry; });
   refusals->assign(requests.size(), Refusal{fits});

@@ -8,17 +8,52 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/engine/engine.h"
-#include "cc/sharded/agreement.h"
-#include "cuda/base/device_allocator.h"
-#include "cuda/engine/gpu_call.h"
-#include "cuda/engine/gpu_scratch.h"
-#include "cuda/engine/merged_rows.h"
+#include "cc/messages/agreement.h"
+#include "cc/messages/message.h"
+#include "cc/messages/request.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/group/gpu_call.h"
+#include "cuda/group/gpu_scratch.h"
+#include "cuda/group/merged_rows.h"
 #include "cuda/pooling/pool.h"
-#include "cuda/sharded/arrived_requests.h"
-#include "cuda/sharded/gpu_served_group.h"
+#include "cuda/sharded/messages.h"
+#include "cuda/sharded/sharded_group.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {
+
+// The requests that arrived at an owner: the part that the host reads.
+
+// A rank's request for one table. The arrays are on the device, in the message.
+struct ArrivedRequest {
+  RequestEntry entry;
+  const int64_t* ids = nullptr;
+  const int32_t* lengths = nullptr;
+  const int32_t* counts = nullptr;
+};
+
+class ArrivedRequests {
+ public:
+  // Waits for the device once, and once more if a message has an error. Every owner that gets the same
+  // messages returns the same error, whether a message carries it or is itself malformed. Does not check
+  // lengths and counts, nor that they are present if the exchange mode needs them.
+  Status Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox, int64_t num_tables);
+
+  int ranks() const { return static_cast<int>(trains_.size()); }
+  bool trains(int r) const { return trains_[static_cast<size_t>(r)] != 0; }
+  const ArrivedRequest& of(int r, int64_t t) const { return of_[static_cast<size_t>(r)][t]; }
+  // The error of a request whose lengths or counts are wrong.
+  Status Damaged(int r) const;
+
+ private:
+  Status ReadMessage(GpuCall* call, RoundTrip* round_trip, const MessageHeads& heads, int r,
+                     int64_t num_tables);
+  Status ReadRequest(Span<const int64_t> head, int r, int64_t num_tables);
+
+  const Inbox* inbox_ = nullptr;
+  std::vector<std::vector<ArrivedRequest>> of_;  // by rank, by table
+  std::vector<uint8_t> trains_;                  // by rank
+};
 
 // Engine::Serve. `memory` is the engine's, for what the group keeps. Waits for the device twice: for the
 // headers of the requests, and to learn which rows are missing. An error costs one more wait. Holds the

@@ -2,11 +2,8 @@
 #include <cub/cub.cuh>
 #include <cuda/atomic>
 
-#include "cuda/base/cuda_status.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
-#include "cuda/base/parts.h"
 #include "cuda/sharded/served_ids.h"
 
 namespace sok {

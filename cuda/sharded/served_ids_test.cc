@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "cuda/base/async_allocator.h"
-#include "cuda/device_array.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 
 namespace sok {
 namespace {

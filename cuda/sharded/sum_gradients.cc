@@ -1,12 +1,11 @@
-#include "cuda/sharded/sum_gradients.h"
-
 #include <utility>
 #include <vector>
 
-#include "cc/sharded/exchange_errors.h"
+#include "cc/messages/message.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/sharded/gradient_words.h"
-#include "cuda/sharded/message_heads.h"
+#include "cuda/sharded/messages.h"
+#include "cuda/sharded/sharded_group.h"
 
 namespace sok {
 namespace {

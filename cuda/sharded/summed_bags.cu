@@ -1,5 +1,5 @@
-#include "cc/pooling/divisor.h"
-#include "cuda/rows/part_launch.h"
+#include "cc/lookup/divisor.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/sharded/summed_bags.h"
 
 namespace sok {

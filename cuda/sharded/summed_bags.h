@@ -8,8 +8,7 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/group/output_rows.h"
-#include "cc/pooling/combiner.h"
+#include "cc/lookup/lookup_input.h"
 
 namespace sok {
 
@@ -22,7 +21,7 @@ struct DividedSums {
   OutputRows output;  // [bags, dim]: sums
 };
 // Divides the sums of bags without weights as their combiner requires, with the bits of BagDivisor and
-// DivideUnweighted (cc/pooling/divisor.h). Internal if a kernel cannot be launched.
+// DivideUnweighted (cc/lookup/divisor.h). Internal if a kernel cannot be launched.
 Status EnqueueDivisions(cudaStream_t stream, Span<const DividedSums> sums);
 
 // The gradients of some sums: out[k, 0..dim) is the gradient of bag bags[k], scaled as it reaches each row.

@@ -14,11 +14,9 @@
 
 #include "cc/base/testing/test_ids.h"
 #include "cc/initializers/initializer.h"
-#include "cuda/base/pinned_allocator.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/base/testing/limited_allocator.h"
-#include "cuda/device_array.h"
-#include "cuda/device_stream.h"
-#include "cuda/store/new_rows.h"
 #include "cuda/store/row_pieces.h"
 
 namespace sok {

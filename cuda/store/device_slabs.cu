@@ -2,7 +2,7 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
 #include "cuda/store/device_slabs.h"
 

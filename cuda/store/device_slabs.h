@@ -9,7 +9,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 
 namespace sok {

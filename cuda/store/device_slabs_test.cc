@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "cc/base/hash.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/base/testing/limited_allocator.h"
-#include "cuda/device_array.h"
-#include "cuda/device_stream.h"
 #include "cuda/store/row_column.h"
 #include "cuda/store/row_pieces.h"
 

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "cc/initializers/initializer.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/device_array.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/store/device_row_store.h"
-#include "cuda/store/new_rows.h"
 #include "cuda/store/row_column.h"
 #include "cuda/store/row_pieces.h"
 

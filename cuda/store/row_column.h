@@ -9,7 +9,7 @@
 
 #include "cc/base/host_device.h"
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/store/device_slabs.h"
 
 namespace sok {

@@ -1,9 +1,8 @@
-#include "cuda/base/grid.h"
+#include "cuda/base/floats.h"
 #include "cuda/base/launch.h"
-#include "cuda/rows/floats.h"
-#include "cuda/rows/part_launch.h"
-#include "cuda/store/lanes.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/store/row_pieces.h"
+#include "cuda/store/row_store_view.h"
 
 namespace sok {
 namespace {

@@ -1,6 +1,4 @@
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
-#include "cuda/base/parts.h"
 #include "cuda/scan/flag_ranks.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/bloom_kernels.h"

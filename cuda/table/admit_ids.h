@@ -1,4 +1,4 @@
-// Which of a group's ids without a row get one in tables with admission: see cc/table/admission_filter.h.
+// Which of a group's ids without a row get one in tables with admission: see cc/cpu/table/admission_filter.h.
 #ifndef SOK_CUDA_TABLE_ADMIT_IDS_H_
 #define SOK_CUDA_TABLE_ADMIT_IDS_H_
 
@@ -7,10 +7,10 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/table/device_bloom.h"
 #include "cuda/table/device_waiting.h"
-#include "cuda/table/ids_of_group.h"
+#include "cuda/table/key_directory.h"
 
 namespace sok {
 

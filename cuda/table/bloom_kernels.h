@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cuda/atomic>
 
-#include "cc/table/bloom_places.h"
+#include "cc/table/bloom_filter.h"
 #include "cuda/table/device_bloom.h"
 
 namespace sok {

@@ -8,11 +8,10 @@
 #include <tuple>
 #include <vector>
 
-#include "cuda/base/async_allocator.h"
-#include "cuda/base/grid.h"
+#include "cuda/base/allocators.h"
 #include "cuda/base/launch.h"
-#include "cuda/device_array.h"
-#include "cuda/table/choose_least.h"
+#include "cuda/base/testing/device_array.h"
+#include "cuda/table/least_used.h"
 
 namespace sok {
 namespace {

@@ -1,10 +1,9 @@
 #include <utility>
 
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/table/commit_admission.h"
-#include "cuda/table/give_rows.h"
+#include "cuda/table/directory_rows.h"
 
 namespace sok {
 namespace {

@@ -7,12 +7,11 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/staged_upload.h"
+#include "cuda/base/transfers.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/device_table.h"
-#include "cuda/table/give_rows.h"
+#include "cuda/table/directory_rows.h"
 
 namespace sok {
 

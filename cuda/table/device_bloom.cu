@@ -1,8 +1,7 @@
 #include <utility>
 
-#include "cc/table/bloom_counters.h"
-#include "cuda/base/cuda_status.h"
-#include "cuda/base/grid.h"
+#include "cc/table/bloom_filter.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
 #include "cuda/table/bloom_kernels.h"
 #include "cuda/table/device_bloom.h"
@@ -38,11 +37,9 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 }  // namespace
 
 Status DeviceBloom::Init(cudaStream_t stream, const Admission& admission) {
-  const BloomCounters::Shape shape =
-      BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
+  const BloomShape shape = BloomShape::Of(admission.max_element_size, admission.false_positive_probability);
   // Whole blocks, as in checkpoints.
-  const int64_t words =
-      BloomCounters::BlocksOf(shape.counters, admission.counter_bits) * (kBloomBlockBytes / 8);
+  const int64_t words = BloomShape::BlocksOf(shape.counters, admission.counter_bits) * (kBloomBlockBytes / 8);
   StatusOr<DeviceBuffer<uint64_t>> memory = DeviceBuffer<uint64_t>::Allocate(allocator_, stream, words);
   if (!memory.ok()) {
     return ResourceExhausted("a filter of ", shape.counters, " counters: ", memory.status().message());
@@ -52,7 +49,7 @@ Status DeviceBloom::Init(cudaStream_t stream, const Admission& admission) {
   view_.count = shape.counters;
   view_.hashes = shape.hashes;
   view_.bits = admission.counter_bits;
-  view_.max_count = static_cast<uint64_t>(BloomCounters::MaxCount(admission.counter_bits));
+  view_.max_count = static_cast<uint64_t>(BloomShape::MaxCount(admission.counter_bits));
   return CudaStatus(cudaMemsetAsync(memory_.data(), 0, static_cast<size_t>(memory_.bytes()), stream),
                     "cannot clear ", memory_.bytes(), " bytes on the device");
 }
@@ -81,7 +78,7 @@ Status DeviceBloom::MergeMax(cudaStream_t stream, DeviceAllocator* scratch, Span
   SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(copy.value().data(), bytes.data(),
                                            static_cast<size_t>(bytes.size()), cudaMemcpyHostToDevice, stream),
                            "cannot copy ", bytes.size(), " bytes to the device");
-  const int64_t per_block = BloomCounters::CountersPerBlock(view_.bits);
+  const int64_t per_block = BloomShape::CountersPerBlock(view_.bits);
   BloomView other = view_;
   other.counters = copy.value().data();
   other.count = blocks.size() * per_block;

@@ -1,4 +1,4 @@
-// The counting Bloom filter of cc/table/bloom_counters.h on the device.
+// The counting Bloom filter of cc/cpu/table/bloom_counters.h on the device.
 #ifndef SOK_CUDA_TABLE_DEVICE_BLOOM_H_
 #define SOK_CUDA_TABLE_DEVICE_BLOOM_H_
 
@@ -9,7 +9,6 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/table/table_options.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 
 namespace sok {

@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
-#include "cuda/base/grid.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
 #include "cuda/table/device_row_changes.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/table/growing_array.h"
 
 namespace sok {

@@ -8,12 +8,11 @@
 
 #include "cc/base/hash.h"
 #include "cc/table/table_errors.h"
-#include "cuda/base/cuda_status.h"
-#include "cuda/base/grid.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/device_table.h"
-#include "cuda/table/erase_rows.h"
+#include "cuda/table/directory_rows.h"
 #include "cuda/table/insert_rows.h"
 
 namespace sok {
@@ -381,10 +380,7 @@ Status DeviceTable::AttachOptimizer(cudaStream_t stream, std::string_view name, 
   SOK_RETURN_IF_ERROR(Named(made.status()));
   std::unique_ptr<DeviceOptimizer> optimizer = std::move(made.value());
   SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(stream, store_.rows())));
-  std::vector<SlotSpec> slots;
-  for (const RuleSlot& slot : optimizer->rule().slots) {
-    slots.push_back({slot.one_per_row ? 1 : options_.dim, optimizer->rule().SlotFill(slot, hyper)});
-  }
+  const std::vector<SlotSpec> slots = optimizer->rule().Slots(options_.dim, hyper);
   SOK_RETURN_IF_ERROR(Named(store_.SetSlots(stream, slots, row_limit())));
   optimizer->UseRows(row_limit());
   optimizer_ = std::move(optimizer);

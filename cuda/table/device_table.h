@@ -13,28 +13,89 @@
 
 #include "cc/base/mutex.h"
 #include "cc/base/status.h"
-#include "cc/table/lookup_counts.h"
+#include "cc/engine/engine_table.h"
+#include "cc/placement/key_owners.h"
 #include "cc/table/row_changes.h"
 #include "cc/table/table_options.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/round_trip.h"
-#include "cuda/base/staged_upload.h"
+#include "cuda/base/transfers.h"
+#include "cuda/index/key_index_view.h"
 #include "cuda/store/device_row_store.h"
-#include "cuda/store/new_rows.h"
 #include "cuda/store/row_column.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/device_bloom.h"
 #include "cuda/table/device_row_changes.h"
 #include "cuda/table/device_waiting.h"
-#include "cuda/table/find_rows.h"
-#include "cuda/table/give_rows.h"
+#include "cuda/table/directory_rows.h"
 #include "cuda/table/key_directory.h"
-#include "cuda/table/stream_order.h"
 #include "cuda/training/device_optimizer.h"
 
 namespace sok {
+
+// Finds the rows of a group's ids.
+
+// The row of a key that another rank holds.
+constexpr int64_t kForeignRow = -2;
+
+// How a table finds a key's row: in its index, or without hashing by arithmetic on the key.
+struct RowFinder {
+  bool is_static = false;
+  KeyIndexView index;
+  StaticRows static_rows;
+  // Whether there may be keys that `rank` does not hold, which get kForeignRow. The boundaries are on the
+  // device.
+  bool may_be_foreign = false;
+  KeyOwners owners;
+  int rank = 0;
+};
+
+// rows[u] = the row of id u, or kAbsentRow. A key that has no row in a table without hashing is an error:
+// *first_unknown becomes the minimum of its value and the number of that id. finders[ids.tables] and the
+// other arrays are on the device.
+Status FindRows(cudaStream_t stream, const IdsOfGroup& ids, const RowFinder* finders, int64_t* rows,
+                uint64_t* first_unknown);
+
+// Work on one object that calls enqueue on streams of their own choice: each call's work comes after that of
+// the call before. One call at a time. Not copyable.
+class StreamOrder {
+ public:
+  StreamOrder() = default;
+  StreamOrder(const StreamOrder&) = delete;
+  StreamOrder& operator=(const StreamOrder&) = delete;
+  ~StreamOrder() {
+    if (last_work_ != nullptr && cudaEventDestroy(last_work_) != cudaSuccess) cudaGetLastError();
+  }
+
+  // Orders later work on the stream after the work of the last call.
+  Status Enter(cudaStream_t stream) {
+    if (!last_stream_.has_value() || *last_stream_ == stream) return OkStatus();
+    return CudaStatus(cudaStreamWaitEvent(stream, last_work_, 0), "cannot order two streams");
+  }
+
+  // Must be called when the call has enqueued its work on the stream.
+  Status Leave(cudaStream_t stream) {
+    if (last_work_ == nullptr) {
+      SOK_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&last_work_, cudaEventDisableTiming),
+                               "cannot make an event");
+    }
+    SOK_RETURN_IF_CUDA_ERROR(cudaEventRecord(last_work_, stream), "cannot record an event");
+    last_stream_ = stream;
+    return OkStatus();
+  }
+
+  // Waits until the work of all calls is done. Device errors are reported elsewhere.
+  void Wait() const {
+    if (last_work_ != nullptr && cudaEventSynchronize(last_work_) != cudaSuccess) cudaGetLastError();
+  }
+
+  // The stream of the last call.
+  cudaStream_t last_stream() const { return last_stream_.value_or(nullptr); }
+
+ private:
+  cudaEvent_t last_work_ = nullptr;
+  std::optional<cudaStream_t> last_stream_;
+};
 
 // Where a table's memory comes from. Both outlive the table.
 struct TableMemory {
@@ -42,7 +103,8 @@ struct TableMemory {
   DeviceAllocator* rows = nullptr;  // of records: `device`, or host memory
 };
 
-// The use of a table's rows, like RowUsage (cc/table/row_usage.h); a column exists if the options need it.
+// The use of a table's rows, like RowUsage (cc/cpu/table/row_directory.h); a column exists if the options
+// need it.
 struct DeviceUsage {
   DeviceUsage(const TableOptions& options, DeviceAllocator* allocator);
   Status Reserve(cudaStream_t stream, int64_t rows);
@@ -54,7 +116,7 @@ struct DeviceUsage {
   Column last_used;
 };
 
-// The keys, rows, use, changes and clocks of a table: see Table (cc/table/table.h), the CPU's, for their
+// The keys, rows, use, changes and clocks of a table: see Table (cc/cpu/table/table.h), the CPU's, for their
 // meaning. Row numbers, references and error messages are the same. The optimizer's arithmetic is elsewhere.
 //
 // Arrays are on the device. A call enqueues its work on a stream; `Waits` in a comment says that it also

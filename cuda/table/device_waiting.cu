@@ -2,11 +2,10 @@
 #include <utility>
 
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/device_waiting.h"
-#include "cuda/table/erase_rows.h"
+#include "cuda/table/directory_rows.h"
 
 namespace sok {
 namespace {

@@ -7,13 +7,11 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/round_trip.h"
-#include "cuda/base/staged_upload.h"
+#include "cuda/base/transfers.h"
 #include "cuda/store/row_column.h"
 #include "cuda/table/device_row_changes.h"
-#include "cuda/table/give_rows.h"
+#include "cuda/table/directory_rows.h"
 #include "cuda/table/key_directory.h"
 
 namespace sok {
@@ -25,9 +23,9 @@ struct WaitingView {
   ColumnView<int64_t> last_steps;  // the table's steps() at the last of them
 };
 
-// WaitingIds (cc/table/waiting_ids.h) on the device: each id has a place, as a key has a row. Places are
-// numbered differently than on the CPU; nothing depends on these numbers. Order of work, thread safety and
-// memory are as for KeyDirectory.
+// WaitingIds (cc/cpu/table/admission_filter.h) on the device: each id has a place, as a key has a row. Places
+// are numbered differently than on the CPU; nothing depends on these numbers. Order of work, thread safety
+// and memory are as for KeyDirectory.
 class DeviceWaiting {
  public:
   explicit DeviceWaiting(DeviceAllocator* allocator)

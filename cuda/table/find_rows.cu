@@ -1,7 +1,5 @@
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
-#include "cuda/base/parts.h"
-#include "cuda/table/find_rows.h"
+#include "cuda/table/device_table.h"
 
 namespace sok {
 namespace {

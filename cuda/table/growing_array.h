@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "cc/base/status.h"
-#include "cuda/base/cuda_status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 
 namespace sok {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/store/new_rows.h"
+#include "cuda/store/device_row_store.h"
 
 namespace sok {
 namespace {

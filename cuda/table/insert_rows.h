@@ -8,11 +8,10 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/staged_upload.h"
+#include "cuda/base/transfers.h"
 #include "cuda/table/device_table.h"
-#include "cuda/table/ids_of_group.h"
+#include "cuda/table/key_directory.h"
 
 namespace sok {
 

@@ -7,19 +7,47 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cc/base/host_device.h"
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
+#include "cc/table/row_reference.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/index/key_index.h"
+#include "cuda/index/key_index_view.h"
 #include "cuda/table/growing_array.h"
-#include "cuda/table/key_directory_view.h"
 
 namespace sok {
 
-// The rows and references of cc/table/row_directory.h: new keys get freed rows, the last freed first, then
-// new rows in order; freeing a row increments its generation. A row takes 12 bytes in addition to its place
-// in the index.
+// A kernel's view of a table's keys and rows.
+
+// The state of a row: whether a key has it, and how often it has been freed (its generation).
+constexpr uint32_t kRowInUse = uint32_t{1} << 31;
+constexpr uint32_t kGenerationMask = (uint32_t{1} << 23) - 1;
+
+SOK_HOST_DEVICE bool IsInUse(uint32_t state) { return (state & kRowInUse) != 0; }
+// The state of a freed row, from its state before.
+SOK_HOST_DEVICE uint32_t FreedState(uint32_t state) { return NextGeneration(state & kGenerationMask); }
+// The reference that a lookup passes to its gradient: cc/table/row_reference.h.
+SOK_HOST_DEVICE int64_t ReferenceTo(int64_t row, uint32_t state) {
+  return MakeRowReference(row, state & kGenerationMask);
+}
+// Whether the row of `reference`, which has this state, still belongs to the key that it had.
+SOK_HOST_DEVICE bool IsCurrentReference(int64_t reference, uint32_t state) {
+  return IsInUse(state) && ReferenceTo(RowOf(reference), state) == reference;
+}
+
+// Pointers to device memory, valid until the directory next makes room.
+struct KeyDirectoryView {
+  KeyIndexView index;
+  int64_t* keys = nullptr;       // [rows]: the key of a row in use
+  uint32_t* states = nullptr;    // [rows]
+  int64_t* free_rows = nullptr;  // a stack, its top at the end
+};
+
+// The rows and references of cc/cpu/table/row_directory.h: new keys get freed rows, the last freed first,
+// then new rows in order; freeing a row increments its generation. A row takes 12 bytes in addition to its
+// place in the index.
 //
-// This object has the memory and the sizes. Kernels change the contents (give_rows.h, erase_rows.h), and
+// This object has the memory and the sizes. Kernels change the contents (directory_rows.h), and
 // their callers report what they have enqueued (CountGiven, CountErased), so that the host never waits for
 // the device. All work is in the order of one stream, or of streams that wait for each other. One thread at a
 // time. Move-only.
@@ -59,6 +87,23 @@ class KeyDirectory {
   int64_t num_free_ = 0;
   int64_t row_limit_ = 0;
   bool has_erased_ = false;
+};
+
+// The distinct ids of a group of tables, numbered as in cuda/dedup/dedup.h: ordered by table. All arrays are
+// on the device.
+struct IdsOfGroup {
+  int tables = 0;
+  // [tables + 1]: table t has the ids [begin[t], begin[t + 1]). begin[0] is 0.
+  const int64_t* begin = nullptr;
+  const int64_t* keys = nullptr;  // [max]
+  int64_t max = 0;                // an upper bound of begin[tables] that the host knows; below 2^31
+};
+
+// Some of these ids, in order.
+struct SomeIds {
+  int64_t* begin = nullptr;  // [tables + 1]: those of table t are [begin[t], begin[t + 1])
+  // [max], of which begin[tables] are written: their numbers among the group's ids.
+  int32_t* which = nullptr;
 };
 
 }  // namespace sok

@@ -1,4 +1,5 @@
-// Keys, rows and references of a group of tables equal those of cc/table/row_directory.h after every call.
+// Keys, rows and references of a group of tables equal those of cc/cpu/table/row_directory.h after every
+// call.
 #include "cuda/table/key_directory.h"
 
 #include <gtest/gtest.h>
@@ -12,12 +13,10 @@
 #include <vector>
 
 #include "cc/base/testing/test_ids.h"
-#include "cc/table/row_directory.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/device_array.h"
-#include "cuda/table/erase_rows.h"
-#include "cuda/table/give_rows.h"
-#include "cuda/table/references.h"
+#include "cc/cpu/table/row_directory.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
+#include "cuda/table/directory_rows.h"
 
 namespace sok {
 namespace {

@@ -8,10 +8,9 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
-#include "cuda/table/ids_of_group.h"
+#include "cuda/table/key_directory.h"
 
 namespace sok {
 namespace number_ids_internal {

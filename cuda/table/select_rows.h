@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/table/device_table.h"
 
@@ -46,6 +45,10 @@ Status SelectWaiting(cudaStream_t stream, DeviceAllocator* scratch, DeviceWaitin
 // The ids at places[n]: ids[n], counts[n] and last steps[n], one array after another.
 Status GatherWaiting(cudaStream_t stream, const DeviceWaiting& waiting, const int64_t* places, int64_t n,
                      int64_t* gathered);
+
+// keys[i] = the key of rows[i], a row in use. The arrays have n elements on the device.
+Status GatherKeys(cudaStream_t stream, const DeviceTable& table, const int64_t* rows, int64_t n,
+                  int64_t* keys);
 
 }  // namespace sok
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
-#include "cuda/rows/part_launch.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/training/device_adam_history.h"
 
 namespace sok {

@@ -5,12 +5,27 @@
 #include <iterator>
 #include <utility>
 
-#include "cc/optimizers/exact_adam.h"
-#include "cc/optimizers/missed_steps.h"
 #include "cc/optimizers/optimizer_state.h"
 #include "cc/optimizers/rules.h"
+#include "cuda/training/device_adam_history.h"
 
 namespace sok {
+
+StatusOr<DevicePowers> DevicePowers::Send(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
+                                          Span<const Powers> host) {
+  DevicePowers powers;
+  powers.powers_.assign(host.begin(), host.end());
+  for (int64_t k = 0; k < host.size(); ++k) {
+    Powers* const table = &powers.powers_[static_cast<size_t>(k)];
+    upload->Add(Span<const double>(host[k].low, Powers::kRow), &table->low);
+    upload->Add(Span<const double>(host[k].high, Powers::kRow), &table->high);
+  }
+  StatusOr<DeviceBuffer<char>> sent = upload->Send(stream, memory);
+  if (!sent.ok()) return sent.status();
+  powers.memory_ = std::move(sent.value());
+  return StatusOr<DevicePowers>(std::move(powers));
+}
+
 namespace {
 
 // Column steps have 32 bits. They restart long before an overflow, at the same step as on the CPU.
@@ -36,10 +51,10 @@ std::vector<int> FindDecayOfSlot(std::string_view name, RuleList<Rules...>) {
 
 StatusOr<std::unique_ptr<DeviceOptimizer>> DeviceOptimizer::Make(std::string_view name,
                                                                  DeviceAllocator* memory) {
-  const StatusOr<std::unique_ptr<Optimizer>> host = MakeOptimizer(name);
-  if (!host.ok()) return host.status();
+  const StatusOr<const RuleInfo*> rule = FindRule(name);
+  SOK_RETURN_IF_ERROR(rule.status());
   return std::unique_ptr<DeviceOptimizer>(
-      new DeviceOptimizer(host.value()->rule(), FindDecayOfSlot(name, AllRules()), memory));
+      new DeviceOptimizer(*rule.value(), FindDecayOfSlot(name, AllRules()), memory));
 }
 
 Status DeviceOptimizer::Reserve(cudaStream_t stream, int64_t rows) {
@@ -75,7 +90,7 @@ Status DeviceOptimizer::RestorePastSteps(cudaStream_t stream, const PastSteps& p
     return InvalidArgument("Optimizer '", name(), "' has no rows that have missed steps");
   }
   const int64_t count = static_cast<int64_t>(past.alphas.size());
-  if (past.first_step < 0 || past.first_step != steps_ - count || count > ExactAdam::kMaxHistory) {
+  if (past.first_step < 0 || past.first_step != steps_ - count || count > AdamHistory::kMaxSteps) {
     return InvalidArgument("Optimizer '", name(), "' after ", steps_, " steps cannot have missed the ", count,
                            " after step ", past.first_step);
   }
@@ -133,7 +148,7 @@ PastView DeviceOptimizer::past() const {
 bool DeviceOptimizer::IsPastOf(Span<const float> hyper) const {
   if (history_ != nullptr) {
     return history_->beta1() == hyper[1] && history_->beta2() == hyper[2] && epsilon_ == hyper[3] &&
-           history_->steps() < ExactAdam::kMaxHistory;
+           history_->steps() < AdamHistory::kMaxSteps;
   }
   for (size_t slot = 0; slot < factors_.size(); ++slot) {
     if (factors_[slot] != hyper[decay_of_slot_[slot]]) return false;

@@ -11,14 +11,14 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/optimizers/optimizer.h"
-#include "cuda/base/device_allocator.h"
-#include "cuda/base/staged_upload.h"
+#include "cc/optimizers/optimizer_state.h"
+#include "cc/optimizers/rule_info.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/transfers.h"
 #include "cuda/store/row_column.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/store/row_store_view.h"
 #include "cuda/training/device_adam_history.h"
-#include "cuda/training/device_powers.h"
 #include "cuda/training/gradient_sums.h"
 #include "cuda/training/row_updates.h"
 
@@ -28,8 +28,8 @@ struct DeviceCatchUp;
 struct DeviceStep;
 
 // One optimizer of one table whose rows are on the device: the counterpart of Optimizer
-// (cc/optimizers/optimizer.h) on the CPU, with the same bits if calls come in the same order. The state of a
-// row is in its record.
+// (cc/cpu/optimizers/optimizer.h) on the CPU, with the same bits if calls come in the same order. The state
+// of a row is in its record.
 //
 // Order of calls: CheckHyper; the store's SetSlots; Reserve; then any number of OnNewRows, EnqueueSteps and
 // EnqueueCatchUps. One thread at a time; all work is in the order of one stream, or of streams that wait for

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cc/optimizers/testing/rule_cases.h"
-#include "cuda/base/async_allocator.h"
+#include "cuda/base/allocators.h"
 #include "cuda/training/device_adam_history.h"
 #include "cuda/training/testing/optimizer_twins.h"
 

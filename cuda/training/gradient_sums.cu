@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "cuda/dynamic_shared.h"
-#include "cuda/rows/floats.h"
-#include "cuda/rows/part_launch.h"
+#include "cuda/base/dynamic_shared.h"
+#include "cuda/base/floats.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/training/gradient_sums.h"
 #include "cuda/training/sum_segment.h"
 

@@ -9,7 +9,6 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/pooling/occurrence_gradients.h"
 
@@ -18,7 +17,7 @@ namespace sok {
 // The occurrences of a group's distinct ids, and the gradients that they add to rows. The arrays are on the
 // device.
 struct OccurrenceSegments {
-  // Distinct id u occurs at positions[begin[u] .. begin[u + 1]), which increase (cuda/dedup/segments.h).
+  // Distinct id u occurs at positions[begin[u] .. begin[u + 1]), which increase (cuda/dedup/dedup.h).
   const int32_t* begin = nullptr;                 // [unique + 1]
   const int32_t* positions = nullptr;             // [occurrences]
   const OccurrenceGradient* gradients = nullptr;  // [occurrences], by position
@@ -76,9 +75,10 @@ struct SumsOutput {
   int64_t first = 0;
 };
 
-// Enqueues sums of gradients on the stream, with the bits of SegmentSum (cc/pooling/segment_sum.h), divided
-// by the table's divisor. A table may have several outputs. Arguments need not outlive the call; arrays on
-// the device must stay valid until the kernels have run. Thread-safe. Errors are as for PieceSums::Enqueue.
+// Enqueues sums of gradients on the stream, with the bits of SegmentSum (cc/cpu/pooling/segment_sum.h),
+// divided by the table's divisor. A table may have several outputs. Arguments need not outlive the call;
+// arrays on the device must stay valid until the kernels have run. Thread-safe. Errors are as for
+// PieceSums::Enqueue.
 Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                            Span<const TableGradients> tables, Span<const SumsOutput> outputs);
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "cc/optimizers/rules.h"
-#include "cuda/rows/floats.h"
-#include "cuda/rows/part_launch.h"
-#include "cuda/training/optimizer_view.h"
+#include "cuda/base/floats.h"
+#include "cuda/base/part_launch.h"
+#include "cuda/training/row_updates.h"
 
 namespace sok {
 

@@ -4,10 +4,9 @@
 
 #include "cc/optimizers/rules.h"
 #include "cc/table/row_reference.h"
-#include "cuda/dynamic_shared.h"
-#include "cuda/rows/floats.h"
-#include "cuda/rows/part_launch.h"
-#include "cuda/rows/prefetch.h"
+#include "cuda/base/dynamic_shared.h"
+#include "cuda/base/floats.h"
+#include "cuda/base/part_launch.h"
 #include "cuda/training/row_step.h"
 #include "cuda/training/row_updates.h"
 #include "cuda/training/sum_segment.h"

@@ -8,13 +8,45 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
+#include "cc/optimizers/adam.h"
+#include "cc/optimizers/decay.h"
+#include "cc/optimizers/rule.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/store/row_column.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/store/row_store_view.h"
 #include "cuda/training/gradient_sums.h"
-#include "cuda/training/optimizer_view.h"
 
 namespace sok {
+
+// What update kernels need to know about a table's optimizer, in addition to a step of its rule: the steps
+// that rows have missed. Pointers are to device memory.
+
+// When rows were last current, for rules that postpone what a step does to rows without a gradient.
+struct RowStepsView {
+  ColumnView<uint32_t> last_current;
+  uint32_t now = 0;
+};
+
+// The decay of slots, for a UntouchedRows::kSlotsDecay rule.
+struct DecayView {
+  RowStepsView row_steps;
+  float factors[kMaxSlots] = {};  // of a step
+  Powers powers[kMaxSlots];       // of the factors
+};
+
+// The past of exact Adam, the UntouchedRows::kMove rule. `epsilon` is that of all its steps.
+struct AdamPastView {
+  RowStepsView row_steps;
+  AdamHistoryView history;
+  float epsilon = 0.0f;
+};
+
+// The past of an optimizer with any rule; members that the rule does not need are not set.
+struct PastView {
+  DecayView decay;
+  AdamPastView adam;
+};
 
 // One table's step: its rows, and their gradients.
 struct RowUpdate {
@@ -35,8 +67,8 @@ struct RowUpdate {
 };
 
 // Enqueues one step of the rule `optimizer` for some tables, with the bits of Optimizer::Apply
-// (cc/optimizers/optimizer.h) and, for sums of gradients, of EnqueueGradientSums. Sums that are not needed in
-// memory go from registers into the rows. Does not add the step to the past steps: the caller does.
+// (cc/cpu/optimizers/optimizer.h) and, for sums of gradients, of EnqueueGradientSums. Sums that are not
+// needed in memory go from registers into the rows. Does not add the step to the past steps: the caller does.
 //
 // `group` belongs to the updates without stored gradients. Arguments on the host need not outlive the call.
 // Thread-safe. InvalidArgument for an unknown rule; ResourceExhausted if `scratch` runs out of memory;

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "sok_ops/horovod/exchange_statistics.h"
 #include "sok_ops/horovod/horovod_queue.h"
 #include "sok_ops/horovod/pending_exchange.h"
 #include "sok_ops/horovod/stall_watch.h"

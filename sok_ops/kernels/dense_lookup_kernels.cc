@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "cc/base/object_pool.h"
-#include "cc/base/within_memory.h"
-#include "cc/dense_tables/combine_rows.h"
-#include "cc/dense_tables/merge_ids.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "cc/base/status.h"
+#include "cc/cpu/dense_tables/combine_rows.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cc/base/span.h"
-#include "cc/sharded/message.h"
+#include "cc/messages/message.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {

@@ -3,7 +3,10 @@
 #ifndef SOK_SOK_OPS_KERNELS_GPU_KERNELS_H_
 #define SOK_SOK_OPS_KERNELS_GPU_KERNELS_H_
 
+#include <algorithm>
+#include <cctype>
 #include <initializer_list>
+#include <string>
 
 #include "sok_ops/engines/has_gpu_engine.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -14,6 +17,13 @@ namespace sok {
 // memory, all others in the device's. Returns whether it did.
 bool AddGpuKernel(const char* op, std::initializer_list<const char*> in_host_memory,
                   tensorflow::OpKernel* (*make)(tensorflow::OpKernelConstruction* construction));
+
+// The name of the engine of the kernel's device: the device's type, in lower case.
+inline std::string EngineOfDevice(const tensorflow::OpKernelConstruction& construction) {
+  std::string name = construction.device_type().type_string();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
 
 }  // namespace sok
 

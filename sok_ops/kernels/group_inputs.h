@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cc/engine/engine.h"
@@ -59,7 +60,7 @@ tensorflow::Status ReadOutputGradients(tensorflow::OpKernelContext* context, int
 // to null.
 tensorflow::Status AllocateRowGradients(tensorflow::OpKernelContext* context,
                                         const EngineContext& engine_context, int t, int num_tables,
-                                        const TrainedGroup& group, int64_t dim, float** values);
+                                        const LookedUpRows& group, int64_t dim, float** values);
 
 // Allocates the gradients of the weights of the `weighted` lookups, the kernel's outputs from `first_output`
 // on. (*weight_grads)[l] is null if lookup l has no such output, or if nothing in this run reads it.
@@ -69,6 +70,26 @@ tensorflow::Status AllocateWeightGradients(tensorflow::OpKernelContext* context,
 
 // Whether any pointer is not null. Weights are mostly inputs of the model, whose gradients nothing reads.
 bool WantsAny(const std::vector<float*>& gradients);
+
+// The common part of the kernels that sum gradients and train several tables.
+
+// The attributes `trained` and `optimizer` of such an op, and its last inputs, `hyper`.
+class TableSteps {
+ public:
+  // Reads the attributes. InvalidArgument if they do not fit `num_tables` or each other.
+  tensorflow::Status Read(tensorflow::OpKernelConstruction* construction, int64_t num_tables);
+
+  const std::string& optimizer() const { return optimizer_; }
+
+  // Appends the steps of the trained tables, whose hyper-parameters are valid as long as the inputs.
+  // InvalidArgument if the hyper-parameters of a table are not a vector.
+  tensorflow::Status Steps(tensorflow::OpKernelContext* context, const GroupTables& tables,
+                           std::vector<EngineStep>* steps) const;
+
+ private:
+  std::vector<int32_t> trained_;
+  std::string optimizer_;
+};
 
 }  // namespace sok
 

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "cc/base/status.h"
-#include "cc/optimizers/optimizer.h"
+#include "cc/optimizers/rule_info.h"
 
 namespace sok {
 namespace {

@@ -5,16 +5,14 @@
 #include <vector>
 
 #include "cc/engine/registry.h"
-#include "cc/sharded/gradient_format.h"
-#include "sok_ops/kernels/engine_of_device.h"
+#include "cc/messages/gradient_format.h"
 #include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
+#include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/routed_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
-#include "sok_ops/kernels/table_steps.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/within_memory.h"
+#include "cc/base/status.h"
 #include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
-#include "sok_ops/kernels/routed_lookup.h"
+#include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"

@@ -1,5 +1,6 @@
 // Kernels that make and inspect tables.
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -10,7 +11,6 @@
 #include "cc/base/hash.h"
 #include "cc/engine/engine.h"
 #include "cc/engine/registry.h"
-#include "sok_ops/kernels/engine_of_device.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
@@ -286,5 +286,88 @@ class TableEvictOp : public tf::OpKernel {
 REGISTER_KERNEL_BUILDER(Name("SokTableEvict").Device(tf::DEVICE_CPU), TableEvictOp);
 SOK_GPU_KERNEL(TableEvictOp, "SokTableEvict", "handle", "evicted");
 
+// The kernel that sets the weights of keys.
+
+tf::Status SetOk(tf::OpKernelContext* context) {
+  tf::Tensor* status = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(0, tf::TensorShape({}), &status));
+  status->scalar<tf::tstring>()() = "OK";
+  return tf::Status();
+}
+
+// Keys in [n] and values in [n, dim].
+tf::Status CheckShapes(const TableRef& ref, const tf::Tensor& keys, const tf::Tensor& values) {
+  const int64_t dim = ref.table->options().dim;
+  if (keys.dims() != 1 || values.dims() != 2 || values.dim_size(0) != keys.dim_size(0) ||
+      values.dim_size(1) != dim) {
+    return tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' of dim ", dim, " cannot take ",
+                                       "keys of shape ", keys.shape().DebugString(), " with values of shape ",
+                                       values.shape().DebugString());
+  }
+  return tf::Status();
+}
+
+class TableAssignOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* context) override {
+    TableRef ref;
+    OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
+    const tf::Tensor& keys = context->input(1);
+    const tf::Tensor& values = context->input(2);
+    OP_REQUIRES_OK(context, CheckShapes(ref, keys, values));
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(ref.table->Assign(*call, {keys.flat<int64_t>().data(), keys.NumElements()},
+                                                   values.flat<float>().data())));
+    OP_REQUIRES_OK(context, SetOk(context));
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokTableAssign").Device(tf::DEVICE_CPU), TableAssignOp);
+SOK_GPU_KERNEL(TableAssignOp, "SokTableAssign", "handle", "status");
+
+// The kernel that returns all rows of a table as tensors.
+
+class TableExportOp : public tf::OpKernel {
+ public:
+  explicit TableExportOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("dim", &dim_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    TableRef ref;
+    OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
+    OP_REQUIRES(context, ref.table->options().dim == dim_,
+                tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' has rows of ",
+                                            ref.table->options().dim, " floats, not of ", dim_));
+    const TfEngineContext call(context);
+    const auto held = ref.table->Hold(*call);
+    OP_REQUIRES_OK(context, ToTf(held.status()));
+    const int64_t count = held.value()->state().rows;
+    tf::Tensor* keys = nullptr;
+    tf::Tensor* numbers = nullptr;
+    tf::Tensor* values = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({count}), &keys));
+    OP_REQUIRES_OK(context, context->allocate_output(1, tf::TensorShape({count}), &numbers));
+    OP_REQUIRES_OK(context, context->allocate_output(2, tf::TensorShape({count, dim_}), &values));
+    int64_t* next_key = keys->flat<int64_t>().data();
+    int64_t* next_number = numbers->flat<int64_t>().data();
+    float* next_row = values->flat<float>().data();
+    RowsToRead what;
+    what.up_to_date = true;
+    OP_REQUIRES_OK(context, ToTf(held.value()->ReadRows(what, [&](const RowPiece& piece) {
+                     next_key = std::copy(piece.keys.begin(), piece.keys.end(), next_key);
+                     next_number = std::copy(piece.numbers.begin(), piece.numbers.end(), next_number);
+                     for (const float* row : piece.records) next_row = std::copy_n(row, dim_, next_row);
+                     return OkStatus();
+                   })));
+  }
+
+ private:
+  int64_t dim_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokTableExport").Device(tf::DEVICE_CPU), TableExportOp);
+SOK_GPU_KERNEL(TableExportOp, "SokTableExport", "handle", "keys", "rows", "values");
+
 }  // namespace
+
 }  // namespace sok

@@ -1,12 +1,34 @@
 #ifndef SOK_SOK_OPS_KERNELS_TF_ENGINE_CONTEXT_H_
 #define SOK_SOK_OPS_KERNELS_TF_ENGINE_CONTEXT_H_
 
+#include <cstdint>
+
+#include "cc/base/executor.h"
+#include "cc/base/shared_loop.h"
 #include "cc/engine/engine_context.h"
-#include "sok_ops/kernels/tf_executor.h"
 #include "sok_ops/kernels/tf_stream_memory.h"
+#include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/lib/core/threadpool.h"
 
 namespace sok {
+
+// An executor that runs on the intra-op thread pool of the kernel's device. Valid while the kernel runs.
+//
+// It does not use the pool's own ParallelFor, which waits until every thread has done its share, even threads
+// that have yet to wake up. The caller of a SharedLoop does all blocks that no other thread has taken.
+class TfExecutor final : public Executor {
+ public:
+  explicit TfExecutor(tensorflow::OpKernelContext* context)
+      : workers_(*context->device()->tensorflow_cpu_worker_threads()) {}
+
+  int concurrency() const override { return workers_.num_threads; }
+
+  void ParallelFor(int64_t n, int64_t ns_per_item, FunctionRef<void(int64_t, int64_t)> body) override;
+
+ private:
+  const tensorflow::DeviceBase::CpuWorkerThreads& workers_;
+};
 
 // The context with which a kernel calls an engine. Valid while the kernel runs.
 class TfEngineContext {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cc/base/object_pool.h"
-#include "cc/dense_tables/train_rows.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "cc/cpu/dense_tables/train_rows.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "sok_ops/kernels/variable_memory.h"
 #include "tensorflow/core/framework/op_kernel.h"

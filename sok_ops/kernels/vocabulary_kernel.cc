@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cc/vocabulary/vocabulary.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "sok_ops/kernels/variable_memory.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -28,7 +28,7 @@ REGISTER_OP("SokMergeIds")
       c->set_output(2 * units, c->Vector(3));
       return Status();
     })
-    .Doc(R"(Merges the ids of inputs into the distinct keys of units (cc/dense_tables).
+    .Doc(R"(Merges the ids of inputs into the distinct keys of units (cc/cpu/dense_tables).
 ids: of any shapes. Id i of an input belongs to its feature i % (features of the input), and must be in
   [0, size of the feature).
 distinct: the keys of each unit, in order of first occurrence.
@@ -64,7 +64,7 @@ REGISTER_OP("SokCombineRows")
     .Attr("combiners: list({'none', 'sum', 'mean'})")
     .Attr("kinds: list({'fixed', 'splits', 'numbers'})")
     .SetShapeFn(CombinedShapes)
-    .Doc(R"(Makes the outputs of inputs from the rows of their ids (cc/dense_tables).
+    .Doc(R"(Makes the outputs of inputs from the rows of their ids (cc/cpu/dense_tables).
 rows: of each unit, [u, d].
 places: the row of each id of a unit's inputs, one input after the other.
 bags: of each input, the ids that are combined: by kind, the shape [..., ids per bag]; row splits; or the
@@ -105,7 +105,7 @@ REGISTER_OP("SokTrainRows")
     .Attr("variable_name: string")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext*) { return Status(); })
-    .Doc(R"(Takes one step of an optimizer on some rows of a variable and of its slots (cc/dense_tables).
+    .Doc(R"(Takes one step of an optimizer on some rows of a variable and of its slots (cc/cpu/dense_tables).
 variable: a float variable [n, dim].
 slots: float variables [n, dim], the slots of the optimizer's rule in its order.
 hyper: the rule's hyper-parameters in its order.

@@ -1,5 +1,5 @@
 // The lookup of a group of features in tables that are sharded over ranks, and its gradient. Each is several
-// ops with exchanges of 64-bit words between them (see cc/sharded).
+// ops with exchanges of 64-bit words between them (see cc/cpu/sharded).
 //
 // All ops but SokDivideGradients are stateful: every rank runs all of them in every step, so graph optimizers
 // must not fold, merge or prune any.

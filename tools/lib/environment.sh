@@ -150,7 +150,7 @@ put_environment_on_top() {
 build_engine() {
   write_bazel_configuration
   # Closes file descriptor 9, the lock of the set-up: a Bazel server that starts here would keep it.
-  sok_bazel build --jobs="$(nproc)" //cc/checkpoint //cc/group //cc/sharded //cc/table > /dev/null 2>&1 9>&-
+  sok_bazel build --jobs="$(nproc)" //cc/checkpoint //cc/cpu/group //cc/cpu/sharded //cc/cpu/table > /dev/null 2>&1 9>&-
 }
 
 pip_install() {  # pip_install PIP_ARGUMENT...

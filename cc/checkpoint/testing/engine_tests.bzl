@@ -1,7 +1,7 @@
 """The tests of checkpoints that go through an engine, for each engine.
 
 The files are compiled once for all engines. A program that has their tests also links a library that defines
-EngineOfTests() of cc/engine/contract/engine_of_tests.h.
+EngineOfTests() of cc/engine/contract/engine_case.h.
 """
 
 load("//tools:compile_together.bzl", "compile_together")
@@ -53,9 +53,9 @@ def checkpoint_test_libraries():
                 ":test_files",
                 "//cc/base",
                 "//cc/base:test_ids",
-                "//cc/optimizers",
-                "//cc/optimizers:optimizers_reference",
-                "//cc/table:bloom_counters",
+                "//cc/cpu/optimizers",
+                "//cc/cpu/optimizers:optimizers_reference",
+                "//cc/cpu/table:bloom_counters",
                 "@gtest//:gtest",
             ],
         )

@@ -16,9 +16,9 @@
 
 #include "cc/base/executor.h"
 #include "cc/checkpoint/table_checkpoint.h"
-#include "cc/engine/contract/engine_of_tests.h"
+#include "cc/cpu/optimizers/optimizer.h"
+#include "cc/engine/contract/engine_case.h"
 #include "cc/engine/engine.h"
-#include "cc/optimizers/optimizer.h"
 
 namespace sok {
 

@@ -1,5 +1,5 @@
 // Instantiates the whole contract for the engine that the test program is linked with.
-#include "cc/engine/contract/engine_of_tests.h"
+#include "cc/engine/contract/engine_case.h"
 #include "cc/engine/contract/suites.h"
 
 namespace sok {

@@ -13,7 +13,7 @@
 #include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/suites.h"
 #include "cc/engine/held_table.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/table/bloom_filter.h"
 
 namespace sok {
 namespace {
@@ -307,7 +307,7 @@ TEST_P(ContentsContract, WaitingIdsAndCountersAreReadBack) {
   ASSERT_TRUE(into->MergeBloom(counters.blocks, counters.bytes).ok());
   EXPECT_TRUE(CountersOf(into.get()) == counters);
   // 1010 counters fill 15 blocks and a part of the sixteenth, whose end has no counters.
-  const std::vector<int64_t> last = {BloomCounters::BlocksOf(1010, 8) - 1};
+  const std::vector<int64_t> last = {BloomShape::BlocksOf(1010, 8) - 1};
   ASSERT_TRUE(into->MergeBloom(last, std::vector<char>(kBloomBlockBytes, 9)).ok());
   const CountersOfBlocks merged = CountersOf(into.get());
   EXPECT_EQ(std::count(merged.bytes.begin(), merged.bytes.end(), 9), 1010 % kBloomBlockBytes);

@@ -93,6 +93,12 @@ class EngineArray {
   T* data_;
 };
 
+// The engine that a test program is linked with.
+
+// Tests that every engine has to pass call this. A test program links one library that defines it, such as
+// //cc/cpu/engine:cpu_engine_of_tests.
+const EngineCase& EngineOfTests();
+
 }  // namespace sok
 
 #endif  // SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_

@@ -8,8 +8,8 @@
 #include <map>
 #include <vector>
 
-#include "cc/group/testing/group_reference.h"
 #include "cc/initializers/initializer.h"
+#include "cc/lookup/testing/group_reference.h"
 #include "cc/table/table_options.h"
 
 namespace sok {

@@ -13,7 +13,7 @@
 #include "cc/base/mutex.h"
 #include "cc/base/thread_annotations.h"
 #include "cc/initializers/initializer.h"
-#include "cc/optimizers/optimizer.h"
+#include "cc/optimizers/rule_info.h"
 
 namespace sok {
 namespace {
@@ -33,8 +33,8 @@ class SketchTable final : public EngineTable {
   Status ApplyGradients(const EngineContext& /*context*/, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const float* grads, bool /*distinct*/) override {
     const MutexLock lock(mutex_);
-    const auto made = MakeOptimizer(optimizer);
-    const Status good = made.ok() ? made.value()->CheckHyper(hyper) : made.status();
+    const auto rule = FindRule(optimizer);
+    const Status good = rule.ok() ? rule.value()->CheckHyper(hyper) : rule.status();
     if (!good.ok()) return Invalid(good.message());
     if (optimizer != "sgd") return NotOffered("other optimizers than sgd");
     std::map<int64_t, std::vector<float>> sums;

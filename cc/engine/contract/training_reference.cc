@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cc/optimizers/optimizer.h"
 #include "cc/optimizers/rule_info.h"
 
 namespace sok {
-
 namespace {
 
 const RuleInfo& RuleOf(const std::string& optimizer) {
@@ -73,8 +71,7 @@ TrainingReference::Row TrainingReference::NewRow(size_t t, int64_t key, const st
   Row row;
   const std::vector<float> initial = ReferenceInitialRow(options_[t], key);
   row.weights.assign(initial.begin(), initial.end());
-  const auto made = MakeOptimizer(optimizer);
-  for (const SlotSpec& slot : made.value()->Slots(options_[t].dim, hyper)) {
+  for (const SlotSpec& slot : FindRule(optimizer).value()->Slots(options_[t].dim, hyper)) {
     row.slots.emplace_back(static_cast<size_t>(slot.width), slot.fill);
   }
   return row;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/optimizers/optimizer.h"
+#include "cc/optimizers/rule_info.h"
 
 namespace sok {
 

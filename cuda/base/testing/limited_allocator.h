@@ -8,7 +8,7 @@
 #include <map>
 
 #include "cc/base/status.h"
-#include "cuda/base/async_allocator.h"
+#include "cuda/base/allocators.h"
 
 namespace sok {
 

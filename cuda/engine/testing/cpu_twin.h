@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/cpu/engine/cpu_engine.h"
 #include "cc/engine/contract/engine_case.h"
-#include "cc/engine/cpu_engine.h"
 #include "cc/engine/held_table.h"
-#include "cc/optimizers/optimizer.h"
+#include "cc/optimizers/rule_info.h"
 
 namespace sok {
 

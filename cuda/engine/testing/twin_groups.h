@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cc/engine/contract/contract_group.h"
-#include "cc/optimizers/optimizer.h"
-#include "cuda/device_test.h"
-#include "cuda/engine/gpu_case.h"
+#include "cc/optimizers/rule_info.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/engine/testing/cpu_twin.h"
+#include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
 

@@ -1,10 +1,9 @@
-#include "cuda/on_host/engine/context.h"
-
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
-#include "cuda/on_host/engine/memory_map.h"
+#include "cuda/on_host/engine/block.h"
+#include "cuda/on_host/engine/device_memory.h"
 #include "cuda/on_host/engine/sanitizers.h"
 
 namespace sok::on_host {

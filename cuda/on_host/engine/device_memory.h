@@ -20,6 +20,20 @@
 
 namespace sok::on_host {
 
+// Memory straight from the system, which the sanitizers do not see being mapped: they would clear the shadow
+// of all of it, and treat it as written by the thread that maps it.
+
+constexpr size_t kPage = 4096;  // bytes
+
+// Zeros, backed by memory once touched, followed by `forbidden` bytes that nothing may touch. Both are whole
+// pages. Ends the process if the system refuses.
+char* MapMemory(size_t bytes, size_t forbidden);
+// From now on nothing may touch the pages.
+void ForbidMemory(char* begin, size_t bytes);
+// The same, and the system gets their memory back. New pages take their place: protected ones would stay a
+// mapping of their own, apart from forbidden pages beside them, and the system limits a process to 65530.
+void ReturnMemory(char* begin, size_t bytes);
+
 constexpr uint32_t kPoison = 0x7fbadbad;
 // Fills memory with the pattern, without the sanitizers noticing.
 void FillWithPoison(void* address, size_t bytes);
@@ -130,6 +144,15 @@ class NoDeviceAccess {
 
 // "400 bytes past the end of 1024 bytes of device memory at 0x...", for reports.
 std::string DescribeAddress(const void* address);
+
+// Processor faults that are caused by wrong uses of device memory.
+
+// From now on a fault at an address of device memory, or below the stack of a CUDA thread, becomes a report.
+// Other faults go to the previous handler.
+void ReportFaults();
+
+// Gives the calling thread a stack on which a stack overflow can be reported.
+void PrepareForFaults();
 
 }  // namespace sok::on_host
 

@@ -1,12 +1,9 @@
-#include "cuda/on_host/engine/faults.h"
-
 #include <signal.h>
 
 #include <cstddef>
 
 #include "cuda/on_host/engine/block.h"
 #include "cuda/on_host/engine/device_memory.h"
-#include "cuda/on_host/engine/memory_map.h"
 
 namespace sok::on_host {
 namespace {

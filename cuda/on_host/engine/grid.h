@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -15,6 +16,11 @@
 #include "cuda_on_host/engine.h"
 
 namespace sok::on_host {
+
+// The host threads on which resident blocks run, reused from launch to launch.
+
+// Runs `work` on an idle thread, or on a new one. Thread-safe.
+void RunOnSlotThread(std::function<void()> work);
 
 struct LaunchShape {
   dim3 grid, block;

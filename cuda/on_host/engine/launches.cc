@@ -1,5 +1,3 @@
-#include "cuda/on_host/engine/launches.h"
-
 #include <map>
 #include <mutex>
 #include <utility>

@@ -1,5 +1,3 @@
-#include "cuda/on_host/engine/memory_pool.h"
-
 #include <algorithm>
 
 #include "cuda/on_host/engine/runtime.h"

@@ -2,6 +2,10 @@
 #ifndef SOK_CUDA_ON_HOST_ENGINE_RUNTIME_H_
 #define SOK_CUDA_ON_HOST_ENGINE_RUNTIME_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
 #include "cuda/on_host/engine/device_memory.h"
 #include "cuda/on_host/engine/streams.h"
 #include "cuda_on_host/runtime_api.h"
@@ -28,6 +32,38 @@ Side SideOf(const void* address, size_t bytes);
 
 // The limits of a small Hopper GPU.
 constexpr size_t kDefaultMaxShared = size_t{48} << 10;
+
+// Launches of kernels, and their attributes.
+
+// The most dynamic shared memory that a launch of the kernel may ask for. Thread-safe.
+size_t MaxDynamicSharedOf(const void* kernel);
+
+// The pool of cudaMallocAsync: how much memory it would hold on a device. Its unused memory is only counted;
+// the actual memory is DeviceMemory's.
+
+// Thread-safe.
+class MemoryPool {
+ public:
+  static MemoryPool& Get();
+
+  void CountAllocated(size_t bytes);
+  void CountFreed(size_t bytes);
+  // Releases free memory until the pool holds at most `bytes_to_keep`, as far as possible.
+  void TrimTo(uint64_t bytes_to_keep);
+  // Called when the host waits for the device: trims to the release threshold.
+  void TrimToThreshold();
+
+  uint64_t reserved() const;
+  uint64_t used() const;
+  uint64_t threshold() const;
+  void set_threshold(uint64_t bytes);
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t reserved_ = 0;
+  uint64_t used_ = 0;
+  uint64_t threshold_ = 0;
+};
 
 }  // namespace sok::on_host
 

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "cuda/on_host/engine/block.h"
-#include "cuda/on_host/engine/launches.h"
 #include "cuda/on_host/engine/runtime.h"
 
 namespace sok::on_host {

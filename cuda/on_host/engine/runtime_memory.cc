@@ -1,7 +1,6 @@
 // Allocations.
 #include <algorithm>
 
-#include "cuda/on_host/engine/memory_pool.h"
 #include "cuda/on_host/engine/runtime.h"
 #include "cuda/on_host/on_host.h"
 

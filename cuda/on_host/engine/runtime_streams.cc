@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/on_host/engine/memory_pool.h"
 #include "cuda/on_host/engine/runtime.h"
 #include "cuda/on_host/on_host.h"
 

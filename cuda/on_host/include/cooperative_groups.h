@@ -1,6 +1,6 @@
 // Stands in for CUDA's cooperative groups: blocks, and tiles of at most a warp.
-#ifndef SOK_CUDA_ON_HOST_COOPERATIVE_GROUPS_H_
-#define SOK_CUDA_ON_HOST_COOPERATIVE_GROUPS_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_COOPERATIVE_GROUPS_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_COOPERATIVE_GROUPS_H_
 
 #include "cuda_runtime.h"
 
@@ -117,4 +117,4 @@ T reduce(const thread_block_tile<kSize, Parent>& tile, T value, const Combine& c
 
 }  // namespace cooperative_groups
 
-#endif  // SOK_CUDA_ON_HOST_COOPERATIVE_GROUPS_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_COOPERATIVE_GROUPS_H_

@@ -1,6 +1,6 @@
 // Stands in for CUDA's header where .cu files are compiled by g++: see cuda/README.md.
-#ifndef SOK_CUDA_ON_HOST_CUDA_RUNTIME_H_
-#define SOK_CUDA_ON_HOST_CUDA_RUNTIME_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_RUNTIME_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_RUNTIME_H_
 
 #include "cuda_on_host/atomics.h"
 #include "cuda_on_host/engine.h"
@@ -10,4 +10,4 @@
 #include "cuda_on_host/types.h"
 #include "cuda_on_host/warp.h"
 
-#endif  // SOK_CUDA_ON_HOST_CUDA_RUNTIME_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_RUNTIME_H_

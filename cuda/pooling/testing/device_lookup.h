@@ -10,10 +10,10 @@
 #include <random>
 #include <vector>
 
+#include "cc/cpu/pooling/testing/random_lookup.h"
 #include "cc/initializers/initializer.h"
-#include "cc/pooling/testing/random_lookup.h"
 #include "cc/table/row_reference.h"
-#include "cuda/device_array.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/pooling/lookup_view.h"
 #include "cuda/pooling/testing/device_rows.h"
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "cuda/device_array.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {

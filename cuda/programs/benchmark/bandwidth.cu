@@ -1,4 +1,3 @@
-#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/programs/benchmark/bandwidth.h"
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
 

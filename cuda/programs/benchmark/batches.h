@@ -9,7 +9,6 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/engine.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 
 namespace sok {

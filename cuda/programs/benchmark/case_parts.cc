@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/programs/benchmark/bandwidth.h"
 #include "cuda/programs/benchmark/cases.h"
 

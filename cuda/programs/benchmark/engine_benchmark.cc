@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/programs/benchmark/cases.h"
 #include "cuda/programs/benchmark/options.h"
 #include "cuda/programs/benchmark/report.h"

@@ -6,7 +6,7 @@
 
 #include "cc/base/span.h"
 #include "cuda/engine/gpu_table.h"
-#include "cuda/engine/tables_at_work.h"
+#include "cuda/group/tables_at_work.h"
 #include "cuda/programs/benchmark/batches.h"
 
 namespace sok {

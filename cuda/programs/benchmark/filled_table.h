@@ -11,7 +11,7 @@
 #include "cc/base/executor.h"
 #include "cc/base/status.h"
 #include "cc/engine/engine.h"
-#include "cuda/base/async_allocator.h"
+#include "cuda/base/allocators.h"
 #include "cuda/engine/gpu_engine.h"
 #include "cuda/table/device_table.h"
 

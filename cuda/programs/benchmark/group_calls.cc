@@ -2,10 +2,9 @@
 
 #include <utility>
 
-#include "cuda/engine/gpu_group.h"
 #include "cuda/engine/gpu_table.h"
-#include "cuda/engine/plan_views.h"
-#include "cuda/engine/tables_at_work.h"
+#include "cuda/group/group_merge.h"
+#include "cuda/group/tables_at_work.h"
 #include "cuda/pooling/pool.h"
 #include "cuda/training/device_optimizer.h"
 

@@ -9,7 +9,7 @@
 #include "cc/base/status.h"
 #include "cc/engine/engine.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/engine/group_gradients.h"
+#include "cuda/group/group_gradients.h"
 #include "cuda/programs/benchmark/batches.h"
 #include "cuda/programs/benchmark/filled_table.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
 
 namespace sok {
 namespace {

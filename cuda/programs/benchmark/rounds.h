@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/programs/benchmark/quartiles.h"
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cc/base/executor.h"
-#include "cc/dedup/segments.h"
-#include "cc/pooling/segment_sum.h"
-#include "cc/pooling/testing/random_lookup.h"
-#include "cuda/device_array.h"
+#include "cc/cpu/dedup/dedup.h"
+#include "cc/cpu/pooling/segment_sum.h"
+#include "cc/cpu/pooling/testing/random_lookup.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/training/gradient_sums.h"
 
 namespace sok {

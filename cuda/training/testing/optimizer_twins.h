@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cc/base/executor.h"
-#include "cc/optimizers/testing/trained_rows.h"
+#include "cc/cpu/optimizers/testing/trained_rows.h"
 #include "cc/table/row_reference.h"
-#include "cuda/base/async_allocator.h"
-#include "cuda/device_array.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/pooling/testing/device_rows.h"
 #include "cuda/training/device_optimizer.h"
 #include "cuda/training/testing/device_gradients.h"

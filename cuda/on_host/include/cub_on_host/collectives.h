@@ -2,8 +2,8 @@
 //
 // As with CUB, all threads of the warp or block make a call, and reusing memory needs a barrier in between.
 // What CUB leaves undefined is garbage here: a reduction's result in all threads but the first.
-#ifndef SOK_CUDA_ON_HOST_CUB_COLLECTIVES_H_
-#define SOK_CUDA_ON_HOST_CUB_COLLECTIVES_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_COLLECTIVES_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_COLLECTIVES_H_
 
 #include <cstring>
 
@@ -200,4 +200,4 @@ class BlockScan {
 
 }  // namespace cub
 
-#endif  // SOK_CUDA_ON_HOST_CUB_COLLECTIVES_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_COLLECTIVES_H_

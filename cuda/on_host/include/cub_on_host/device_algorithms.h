@@ -1,6 +1,6 @@
 // DeviceScan, DeviceReduce, DeviceSelect and DeviceRunLengthEncode.
-#ifndef SOK_CUDA_ON_HOST_CUB_DEVICE_ALGORITHMS_H_
-#define SOK_CUDA_ON_HOST_CUB_DEVICE_ALGORITHMS_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_ALGORITHMS_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_ALGORITHMS_H_
 
 #include <limits>
 
@@ -132,4 +132,4 @@ struct DeviceRunLengthEncode {
 
 }  // namespace cub
 
-#endif  // SOK_CUDA_ON_HOST_CUB_DEVICE_ALGORITHMS_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_ALGORITHMS_H_

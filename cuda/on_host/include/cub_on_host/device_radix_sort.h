@@ -1,7 +1,7 @@
 // DeviceRadixSort: stable, by the bits [begin_bit, end_bit) of the key. Signed and floating-point keys sort
 // as numbers if all bits are used.
-#ifndef SOK_CUDA_ON_HOST_CUB_DEVICE_RADIX_SORT_H_
-#define SOK_CUDA_ON_HOST_CUB_DEVICE_RADIX_SORT_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_RADIX_SORT_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_RADIX_SORT_H_
 
 #include "cub_on_host/device_wide.h"
 
@@ -177,4 +177,4 @@ struct DeviceRadixSort {
 
 }  // namespace cub
 
-#endif  // SOK_CUDA_ON_HOST_CUB_DEVICE_RADIX_SORT_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_RADIX_SORT_H_

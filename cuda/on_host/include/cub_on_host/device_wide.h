@@ -1,7 +1,7 @@
 // How the stand-ins for CUB's device-wide algorithms run: as a kernel of one thread, in the stream and as
 // late as other kernels, with the same memory checks. They keep CUB's contract, but not its speed.
-#ifndef SOK_CUDA_ON_HOST_CUB_DEVICE_WIDE_H_
-#define SOK_CUDA_ON_HOST_CUB_DEVICE_WIDE_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_WIDE_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_WIDE_H_
 
 #include "cuda_runtime.h"
 
@@ -59,4 +59,4 @@ inline bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes
 
 }  // namespace cub::on_host_internal
 
-#endif  // SOK_CUDA_ON_HOST_CUB_DEVICE_WIDE_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_WIDE_H_

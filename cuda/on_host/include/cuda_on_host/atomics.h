@@ -1,7 +1,7 @@
 // CUDA's atomic functions: relaxed, for the types that CUDA has and no others. CUDA has none for `long`,
 // which int64_t and uint64_t are on Linux: use cuda::atomic_ref.
-#ifndef SOK_CUDA_ON_HOST_ATOMICS_H_
-#define SOK_CUDA_ON_HOST_ATOMICS_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_ATOMICS_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_ATOMICS_H_
 
 #include "cuda_on_host/engine.h"
 
@@ -91,4 +91,4 @@ inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-#endif  // SOK_CUDA_ON_HOST_ATOMICS_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_ATOMICS_H_

@@ -1,7 +1,7 @@
 // What the stand-ins for CUDA's headers need from the engine. Kernels, launchers and tests use CUDA's names
 // instead; tests that choose a schedule also use on_host.h.
-#ifndef SOK_CUDA_ON_HOST_ENGINE_H_
-#define SOK_CUDA_ON_HOST_ENGINE_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_ENGINE_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_ENGINE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -85,4 +85,4 @@ T FromBits(uint64_t bits) {
 
 }  // namespace sok::on_host
 
-#endif  // SOK_CUDA_ON_HOST_ENGINE_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_ENGINE_H_

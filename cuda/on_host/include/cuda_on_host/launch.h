@@ -1,6 +1,6 @@
 // cudaLaunchKernelEx. It is CUDA's own and needs no <<<>>>, so nvcc and g++ compile the same launcher.
-#ifndef SOK_CUDA_ON_HOST_LAUNCH_H_
-#define SOK_CUDA_ON_HOST_LAUNCH_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_LAUNCH_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_LAUNCH_H_
 
 #include <memory>
 #include <tuple>
@@ -70,4 +70,4 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*ke
                                                        block_size, dynamic_shared_bytes);
 }
 
-#endif  // SOK_CUDA_ON_HOST_LAUNCH_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_LAUNCH_H_

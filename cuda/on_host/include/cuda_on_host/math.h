@@ -1,6 +1,6 @@
 // CUDA's arithmetic that C++ lacks: bit operations, bit casts, operations with an explicit rounding mode.
-#ifndef SOK_CUDA_ON_HOST_MATH_H_
-#define SOK_CUDA_ON_HOST_MATH_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_MATH_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_MATH_H_
 
 #include <cmath>
 #include <cstdint>
@@ -104,4 +104,4 @@ inline long long clock64() { return sok::on_host::Clock(); }
 inline void __nanosleep(unsigned) { sok::on_host::SwitchPoint(); }
 [[noreturn]] inline void __trap(SOK_CALLED_AT) { sok::on_host::Report(place, "a thread called __trap"); }
 
-#endif  // SOK_CUDA_ON_HOST_MATH_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_MATH_H_

@@ -5,8 +5,8 @@
 // fault, such as an out-of-bounds access in a kernel, ends the process with a report.
 //
 // Thread safety: as CUDA's. All functions may be called from any thread, but not from a kernel.
-#ifndef SOK_CUDA_ON_HOST_RUNTIME_API_H_
-#define SOK_CUDA_ON_HOST_RUNTIME_API_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_RUNTIME_API_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_RUNTIME_API_H_
 
 #include <cstddef>
 
@@ -192,4 +192,4 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int block_size,
                                                           size_t dynamic_shared_bytes);
 
-#endif  // SOK_CUDA_ON_HOST_RUNTIME_API_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_RUNTIME_API_H_

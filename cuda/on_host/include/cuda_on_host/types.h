@@ -2,8 +2,8 @@
 //
 // A variable that is __shared__ becomes thread_local: each resident block has a host thread, so blocks that
 // run at the same time do not share it. The threads of a block are fibers of that host thread, so they do.
-#ifndef SOK_CUDA_ON_HOST_TYPES_H_
-#define SOK_CUDA_ON_HOST_TYPES_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_TYPES_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_TYPES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -72,4 +72,4 @@ SOK_LONG_VECTORS(ulonglong, unsigned long long)
 #undef SOK_VECTOR_2
 #undef SOK_VECTOR_1
 
-#endif  // SOK_CUDA_ON_HOST_TYPES_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_TYPES_H_

@@ -3,8 +3,8 @@
 // The engine is stricter than the hardware, as CUDA's documents advise: a barrier waits for all threads of a
 // block and a warp function for all lanes of its mask, and a thread or lane that has already left the kernel
 // is reported.
-#ifndef SOK_CUDA_ON_HOST_WARP_H_
-#define SOK_CUDA_ON_HOST_WARP_H_
+#ifndef SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_WARP_H_
+#define SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_WARP_H_
 
 #include "cuda_on_host/engine.h"
 
@@ -157,4 +157,4 @@ SOK_REDUCTION(__reduce_or_sync, kOr, unsigned)
 SOK_REDUCTION(__reduce_xor_sync, kXor, unsigned)
 #undef SOK_REDUCTION
 
-#endif  // SOK_CUDA_ON_HOST_WARP_H_
+#endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_WARP_H_

@@ -1,0 +1,110 @@
+#ifndef SOK_CC_CPU_INDEX_ID_INDEX_H_
+#define SOK_CC_CPU_INDEX_ID_INDEX_H_
+
+#include <cstdint>
+
+#include "cc/base/function_ref.h"
+#include "cc/base/hash.h"
+#include "cc/base/huge_pages.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+
+namespace sok {
+
+// A map from 64-bit ids to row numbers. Every int64 value is a legal id.
+//
+// Layout: 2^k buckets of four ids and their rows, 64 bytes each, filled to at most one half. Zeroed memory is
+// an empty index, so a large index costs nothing until it is filled.
+//
+// An id is stored in its home bucket or, if that is full, in the next bucket with a free place (linear
+// probing over buckets). A bucket is one cache line. At half load 4 % of the ids are outside their home
+// bucket, and the four ids of a bucket are compared without a branch. Both matter: a cache line that was not
+// prefetched in time, or a mispredicted branch while lines are in flight, costs as much as ten lookups. The
+// home bucket is the top k bits of Mix64(id), so buckets are in order of hash, and growing or iterating
+// streams through memory. Erase moves later ids back instead of leaving a tombstone, so lookups do not slow
+// down as ids come and go.
+//
+// Thread safety: any number of threads may call const members at the same time; other members need exclusive
+// access. Move-only.
+class IdIndex {
+ public:
+  // The row that Find reports for an id that is not in the index.
+  static constexpr int64_t kAbsent = -1;
+
+  IdIndex() = default;
+  IdIndex(IdIndex&& other) noexcept { *this = static_cast<IdIndex&&>(other); }
+  IdIndex& operator=(IdIndex&& other) noexcept;
+
+  int64_t size() const { return size_; }
+  int64_t bytes() const { return num_buckets_ * static_cast<int64_t>(sizeof(Bucket)); }
+
+  // Makes room for `n` ids in total, so that inserting up to that many does not rehash. Never shrinks.
+  // ResourceExhausted if memory runs out; the index is then unchanged. Linear in size().
+  Status Reserve(int64_t n);
+
+  // rows[i] = the row of ids[i], or kAbsent. Ids may repeat. rows.size() <= ids.size(): ids beyond
+  // rows.size() are only prefetched, for a Find that begins with them. Pass many ids at once: their memory
+  // reads overlap, while a single id waits for each of its own.
+  void Find(Span<const int64_t> ids, Span<int64_t> rows) const;
+
+  // Adds ids[i] with rows[i] >= 0. The ids are distinct and absent. Grows as needed, at least to twice the
+  // size. ResourceExhausted if memory runs out; then no id was added.
+  Status Insert(Span<const int64_t> ids, Span<const int64_t> rows);
+
+  // Removes `id`; returns false if it is not there. Keeps the memory.
+  bool Erase(int64_t id);
+
+  // Calls visit(id, row) for every id, in an order that depends on the ids, the capacity, and the order in
+  // which ids were inserted and erased. `visit` must not change the index.
+  void ForEach(FunctionRef<void(int64_t id, int64_t row)> visit) const;
+
+ private:
+  static constexpr int kPlaces = 4;
+  // Occupied places come first.
+  struct Bucket {
+    int64_t ids[kPlaces];
+    int64_t rows_plus_1[kPlaces];  // 0: the place is free, and its id is 0
+
+    bool full() const { return rows_plus_1[kPlaces - 1] != 0; }
+    // The row + 1 of `id`, or 0 if it is not in this bucket. Free of branches: ids are distinct, and a free
+    // place, which looks like id 0, adds 0.
+    int64_t RowPlus1(int64_t id) const {
+      int64_t row_plus_1 = 0;
+      for (int k = 0; k < kPlaces; ++k) row_plus_1 |= rows_plus_1[k] & -static_cast<int64_t>(ids[k] == id);
+      return row_plus_1;
+    }
+    int taken() const;
+    // The place of `id`, which must be in this bucket.
+    int PlaceOf(int64_t id) const;
+    void Append(int64_t id, int64_t row_plus_1);
+    void Remove(int place);
+  };
+  static_assert(sizeof(Bucket) == 64, "a bucket is a cache line");
+
+  uint64_t Home(int64_t id) const { return Mix64(static_cast<uint64_t>(id)) >> shift_; }
+  uint64_t Next(uint64_t bucket) const { return (bucket + 1) & (static_cast<uint64_t>(num_buckets_) - 1); }
+  // The bucket at which the search for `id` ends: the one that holds it, or the first that is not full.
+  uint64_t EndOfSearch(int64_t id, uint64_t home) const;
+  // Find for a non-empty index, in blocks of ids.
+  void FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const;
+  // Prefetches the home buckets of a block's ids and stores them in homes[i].
+  void PrefetchHomes(Span<const int64_t> ids, uint64_t* homes) const;
+  // Searches the home bucket of each id. Positions of ids that may be in a later bucket go to `past`, which
+  // has at least ids.size() places; the next bucket of each is prefetched. Returns their number.
+  int64_t FindAtHome(Span<const int64_t> ids, const uint64_t* homes, int64_t* rows, int64_t* past) const;
+  void Append(int64_t id, int64_t row_plus_1);
+  // Moves an id that overflowed past the bucket `hole` back into it. Returns the bucket from which the id
+  // came, or `hole` itself if there is no such id.
+  uint64_t MoveInto(uint64_t hole);
+  Status Rehash(int64_t num_buckets);
+
+  PageBuffer memory_;
+  Bucket* buckets_ = nullptr;
+  int64_t num_buckets_ = 0;  // 0 or a power of two
+  int shift_ = 0;            // 64 - log2(num_buckets_)
+  int64_t size_ = 0;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_CPU_INDEX_ID_INDEX_H_

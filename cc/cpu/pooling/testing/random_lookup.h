@@ -1,0 +1,69 @@
+#ifndef SOK_CC_CPU_POOLING_TESTING_RANDOM_LOOKUP_H_
+#define SOK_CC_CPU_POOLING_TESTING_RANDOM_LOOKUP_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "cc/lookup/lookup_input.h"
+
+namespace sok {
+
+// A random lookup for tests: distinct rows of random numbers, and bags of occurrences that refer to them.
+struct RandomLookup {
+  int64_t dim = 0;
+  std::vector<float> table;        // [unique, dim]
+  std::vector<const float*> rows;  // into table
+  std::vector<int32_t> inverse;
+  std::vector<int64_t> offsets;
+  std::vector<float> weights;
+
+  int64_t bags() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  int64_t occurrences() const { return static_cast<int64_t>(inverse.size()); }
+};
+
+struct RandomLookupOptions {
+  int64_t dim = 16;
+  int64_t unique = 100;
+  int64_t bags = 50;
+  int64_t longest_bag = 8;  // lengths are uniform in [0, longest_bag]
+  bool zipf = false;        // skewed: row k has probability proportional to 1 / (k + 1)
+};
+
+inline std::vector<float> RandomFloats(int64_t n, std::mt19937_64* random) {
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& value : values) value = normal(*random);
+  return values;
+}
+
+inline RandomLookup MakeRandomLookup(const RandomLookupOptions& options, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  RandomLookup lookup;
+  lookup.dim = options.dim;
+  lookup.table = RandomFloats(options.unique * options.dim, &random);
+  for (int64_t u = 0; u < options.unique; ++u) lookup.rows.push_back(lookup.table.data() + u * options.dim);
+
+  std::vector<double> popularity(static_cast<size_t>(options.unique), 1.0);
+  if (options.zipf) {
+    for (size_t k = 0; k < popularity.size(); ++k) popularity[k] = 1.0 / static_cast<double>(k + 1);
+  }
+  std::discrete_distribution<int32_t> pick(popularity.begin(), popularity.end());
+  std::uniform_int_distribution<int64_t> length(0, options.longest_bag);
+  lookup.offsets.push_back(0);
+  for (int64_t bag = 0; bag < options.bags; ++bag) {
+    for (int64_t i = length(random); i > 0; --i) lookup.inverse.push_back(pick(random));
+    lookup.offsets.push_back(lookup.occurrences());
+  }
+  lookup.weights = RandomFloats(lookup.occurrences(), &random);
+  return lookup;
+}
+
+constexpr Combiner kAllCombiners[] = {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN};
+constexpr int64_t kAllDims[] = {1, 2, 3, 7, 16, 32, 63, 64, 128, 129, 1025};
+
+}  // namespace sok
+
+#endif  // SOK_CC_CPU_POOLING_TESTING_RANDOM_LOOKUP_H_

@@ -1,0 +1,66 @@
+#ifndef SOK_CC_CPU_STORE_ROW_STORE_H_
+#define SOK_CC_CPU_STORE_ROW_STORE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/cpu/store/slabs.h"
+#include "cc/optimizers/rule_info.h"
+
+namespace sok {
+
+// The rows of a table: one record of floats per row, [weights | slot 0 | slot 1 ...]. The slots follow the
+// weights directly, so that an optimizer step touches one place in memory.
+//
+// A row number stays valid for the store's lifetime; a pointer to a row stays valid until SetSlots. Records
+// are zero until they are written. The caller keeps track of which rows are in use.
+//
+// Thread safety: const members and writes to different rows may run at the same time; Reserve and SetSlots
+// need exclusive access. Move-only.
+class RowStore {
+ public:
+  // Rows of `dim` >= 1 weights and no slots.
+  explicit RowStore(int64_t dim);
+
+  // Makes rows [0, rows) addressable; new ones have zero weights and zero slots. Moves no row.
+  // ResourceExhausted if memory runs out; the store is then unchanged.
+  Status Reserve(int64_t rows);
+
+  // Replaces the slots of every row by these, filled with their `fill`. Weights stay bit for bit. Needs
+  // memory for one slab in addition to the table. InvalidArgument for a width below 1; ResourceExhausted if
+  // memory runs out; the store is then unchanged. Invalidates pointers.
+  Status SetSlots(Span<const SlotSpec> slots);
+
+  // Writes the fills into the slots of a row, as for a new row.
+  void FillSlots(int64_t row);
+
+  // The dim() weights of a row; the slots of the row follow.
+  float* weights(int64_t row) { return reinterpret_cast<float*>(slabs_.at(row)); }
+  const float* weights(int64_t row) const { return reinterpret_cast<const float*>(slabs_.at(row)); }
+  // The floats of slot `k` of a row.
+  float* slot(int64_t row, int k) { return weights(row) + slot_offsets_[k]; }
+  const float* slot(int64_t row, int k) const { return weights(row) + slot_offsets_[k]; }
+
+  int64_t dim() const { return dim_; }
+  int num_slots() const { return static_cast<int>(slots_.size()); }
+  const SlotSpec& slot_spec(int k) const { return slots_[k]; }
+  // Floats from one record to the next in a slab.
+  int64_t stride() const { return stride_; }
+  // Addressable rows.
+  int64_t rows() const { return slabs_.size(); }
+  // Bytes of the addressable rows; rows that were never touched take no physical memory yet.
+  int64_t bytes() const { return slabs_.bytes(); }
+
+ private:
+  int64_t dim_;
+  int64_t stride_;
+  std::vector<SlotSpec> slots_;
+  std::vector<int64_t> slot_offsets_;  // in floats, from the start of the record
+  Slabs slabs_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_CPU_STORE_ROW_STORE_H_

@@ -1,0 +1,82 @@
+// The engine as a parameter of the contract suites. Its memory is the device's.
+#ifndef SOK_CUDA_ENGINE_TESTING_GPU_CASE_H_
+#define SOK_CUDA_ENGINE_TESTING_GPU_CASE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cc/engine/contract/engine_case.h"
+#include "cuda/base/testing/device_array.h"
+#include "cuda/engine/gpu_engine.h"
+#include "gtest/gtest.h"
+
+namespace sok {
+
+// Memory of the device, and a stream that is not the default one.
+class GpuTestMemory final : public EngineMemory {
+ public:
+  void* Allocate(int64_t bytes) override {
+    void* memory = nullptr;
+    EXPECT_EQ(cudaMalloc(&memory, static_cast<size_t>(bytes)), cudaSuccess);
+    return memory;
+  }
+  void Free(void* memory) override { EXPECT_EQ(cudaFree(memory), cudaSuccess); }
+  void CopyIn(void* to, const void* from, int64_t bytes) override {
+    Copy(to, from, bytes, cudaMemcpyHostToDevice);
+  }
+  void CopyOut(void* to, const void* from, int64_t bytes) override {
+    Copy(to, from, bytes, cudaMemcpyDeviceToHost);
+  }
+  void* stream() override {
+    if (stream_ == nullptr) {
+      EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    }
+    return stream_;
+  }
+
+ private:
+  void Copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
+    if (bytes == 0) return;
+    const auto on = static_cast<cudaStream_t>(stream());
+    EXPECT_EQ(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, on), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
+  }
+
+  cudaStream_t stream_ = nullptr;
+};
+
+inline EngineCase GpuCase() {
+  // Never destroyed: the runtime destroys streams and devices before a program's static objects.
+  static GpuEngine* const engine = new GpuEngine;
+  static const auto* const memory = new std::shared_ptr<GpuTestMemory>(new GpuTestMemory);
+  EngineCase engine_case;
+  engine_case.name = "gpu";
+  engine_case.engine = engine;
+  engine_case.memory = *memory;
+  // The engine does not use the host's threads.
+  engine_case.threads = {1};
+  engine_case.is_slow = true;
+  // Other tests over ranks have 2 and 3.
+#if defined(__SANITIZE_ADDRESS__)
+  engine_case.is_slowest = true;
+  engine_case.ranks = {1, 4};
+#elif defined(__SANITIZE_THREAD__)
+  engine_case.is_slowest = true;
+  engine_case.ranks = {2, 3};
+#endif
+  return engine_case;
+}
+
+// For instantiations of suites: empty if there is no device, as with the real runtime on a machine without
+// one.
+inline std::vector<EngineCase> GpuCases(const EngineCase& engine_case = GpuCase()) {
+  if (!HasDevice()) return {};
+  return {engine_case};
+}
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_ENGINE_TESTING_GPU_CASE_H_

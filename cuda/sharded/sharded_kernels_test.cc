@@ -1,0 +1,203 @@
+// Pieces are copied and padded, and nothing else is written.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "cc/cpu/pooling/vector_math.h"
+#include "cc/lookup/divisor.h"
+#include "cuda/base/allocators.h"
+#include "cuda/base/testing/device_array.h"
+#include "cuda/sharded/copy_pieces.h"
+#include "cuda/sharded/gradient_words.h"
+#include "cuda/sharded/summed_bags.h"
+
+namespace sok {
+namespace {
+
+constexpr int kUnwritten = -77;
+
+// Pieces of these lengths plus `pad` elements of padding each, one element apart, in random order.
+template <typename T>
+void ExpectCopies(const std::vector<int64_t>& lengths, int64_t pad) {
+  int64_t total = 1;
+  for (const int64_t length : lengths) total += length + pad + 1;
+  std::vector<T> from(static_cast<size_t>(total));
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(3 * i + 1);
+  std::vector<T> expected(from.size(), T{kUnwritten});
+  DeviceArray<T> device_from(from);
+  DeviceArray<T> device_to(expected);
+  std::vector<CopiedPiece<T>> pieces;
+  int64_t at = 1;
+  for (const int64_t length : lengths) {
+    // A position in the source that differs from that in the destination.
+    const int64_t source = total - at - length;
+    pieces.push_back({device_from.data() + source, device_to.data() + at, length, length + pad});
+    for (int64_t i = 0; i < length + pad; ++i) expected[at + i] = i < length ? from[source + i] : T{0};
+    at += length + pad + 1;
+  }
+  AsyncAllocator allocator;
+  StagedUpload upload;
+  ASSERT_TRUE(CopyPieces(nullptr, &allocator, &upload, Span<const CopiedPiece<T>>(pieces)).ok());
+  ASSERT_EQ(device_to.Fetch(), expected);
+}
+
+template <typename T>
+void ExpectCopiesOfAllSizes() {
+  const std::vector<std::vector<int64_t>> sizes = {
+      {}, {0}, {1}, {0, 0, 1, 0}, {4, 4, 8, 4}, {1023, 1024, 1025, 0, 2, 2048}, std::vector<int64_t>(300, 3)};
+  for (const std::vector<int64_t>& lengths : sizes) {
+    for (const int64_t pad : {0, 1}) ExpectCopies<T>(lengths, pad);
+  }
+}
+
+TEST(CopyPiecesTest, Words) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  ExpectCopiesOfAllSizes<int64_t>();
+}
+
+TEST(CopyPiecesTest, Numbers) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  ExpectCopiesOfAllSizes<int32_t>();
+}
+
+constexpr GradientFormat kFormats[] = {GradientFormat::kFloat16, GradientFormat::kBfloat16};
+
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  if (!values.empty()) std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  return bits;
+}
+
+// Floats of all exponents, halfway cases and neighbours of bounds.
+std::vector<float> Floats() {
+  std::vector<float> values = {0.0f, -0.0f, 65504.0f, 65519.9f, 65520.0f, -65536.0f, 5.9604645e-8f, 2.98e-8f};
+  for (const float special : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::max()}) {
+    values.push_back(special);
+    values.push_back(-special);
+  }
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    uint32_t bits = static_cast<uint32_t>(random());
+    if (i % 3 == 0) bits &= 0xffffe000u;  // even or halfway in 16 bits
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    values.push_back(value);
+  }
+  return values;
+}
+
+TEST(GradientWordsTest, EncodesAsTheCpu) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  const std::vector<float> values = Floats();
+  const auto n = static_cast<int64_t>(values.size());
+  DeviceArray<float> device_values(values);
+  for (const GradientFormat format : kFormats) {
+    std::vector<uint16_t> expected(values.size() + 1, 7);
+    EncodeGradients(format, values.data(), n, expected.data() + 1);
+    DeviceArray<uint16_t> encoded(std::vector<uint16_t>(values.size() + 1, 7));
+    // In two parts, the second one of which begins anywhere.
+    const EncodedGradients parts[] = {
+        {format, device_values.data(), encoded.data() + 1, 300},
+        {format, device_values.data() + 300, encoded.data() + 301, n - 300},
+        {format, nullptr, nullptr, 0},
+    };
+    ASSERT_TRUE(EnqueueEncoding(nullptr, Span<const EncodedGradients>(parts, 3)).ok());
+    EXPECT_EQ(encoded.Fetch(), expected);
+  }
+}
+
+TEST(GradientWordsTest, DecodesAsTheCpu) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  // Every 13th number: all exponents, and both signs.
+  std::vector<uint16_t> encoded;
+  for (uint32_t bits = 0; bits < 1u << 16; bits += 13) encoded.push_back(static_cast<uint16_t>(bits));
+  const auto n = static_cast<int64_t>(encoded.size());
+  DeviceArray<uint16_t> device_encoded(encoded);
+  for (const GradientFormat format : kFormats) {
+    std::vector<float> expected(encoded.size());
+    DecodeGradients(format, encoded.data(), n, expected.data());
+    DeviceArray<float> values(std::vector<float>(encoded.size(), 7.0f));
+    const DecodedGradients parts[] = {
+        {format, device_encoded.data(), values.data(), 1000},
+        {format, device_encoded.data() + 1000, values.data() + 1000, n - 1000},
+    };
+    ASSERT_TRUE(EnqueueDecoding(nullptr, Span<const DecodedGradients>(parts, 2)).ok());
+    EXPECT_EQ(Bits(values.Fetch()), Bits(expected));
+  }
+}
+
+constexpr Combiner kCombiners[] = {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN};
+constexpr int64_t kDims[] = {1, 2, 3, 4, 7, 16, 31, 33, 100};
+
+std::vector<float> RandomFloats(int64_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> value(-1.0f, 1.0f);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& v : values) v = value(random);
+  return values;
+}
+
+// Bags of no id, of one, of up to nine, whose sums are multiplied by the inverse, and of more.
+std::vector<int32_t> BagBegins() {
+  std::vector<int32_t> begin = {17};
+  for (const int32_t length : {0, 1, 2, 3, 9, 10, 11, 0, 300}) begin.push_back(begin.back() + length);
+  return begin;
+}
+
+TEST(SummedBagsTest, DividesAsTheCpu) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  const std::vector<int32_t> begin = BagBegins();
+  const auto bags = static_cast<int64_t>(begin.size()) - 1;
+  DeviceArray<int32_t> device_begin(begin);
+  for (const int64_t dim : kDims) {
+    for (const Combiner combiner : kCombiners) {
+      const int64_t stride = dim + 1;
+      std::vector<float> expected = RandomFloats(bags * stride, 1);
+      DeviceArray<float> sums(expected);
+      for (int64_t b = 0; b < bags; ++b) {
+        const int64_t ids = begin[b + 1] - begin[b];
+        const float divisor = UnweightedDivisor(combiner, ids);
+        if (divisor != 0.0f) DivideUnweighted(divisor, ids, dim, expected.data() + b * stride);
+      }
+      const DividedSums divided = {device_begin.data(), bags, combiner, dim, {sums.data(), stride}};
+      ASSERT_TRUE(EnqueueDivisions(nullptr, Span<const DividedSums>(&divided, 1)).ok());
+      EXPECT_EQ(sums.Fetch(), expected) << "dim " << dim;
+    }
+  }
+}
+
+TEST(SummedBagsTest, ScalesGradientsAsTheCpu) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  const std::vector<int32_t> begin = BagBegins();
+  const std::vector<int32_t> bags = {1, 8, 2, 8, 5, 4, 3, 1};
+  const auto sums = static_cast<int64_t>(bags.size());
+  DeviceArray<int32_t> device_begin(begin);
+  DeviceArray<int32_t> device_bags(bags);
+  for (const int64_t dim : kDims) {
+    for (const Combiner combiner : kCombiners) {
+      const int64_t stride = dim + 2;
+      const std::vector<float> gradient = RandomFloats((static_cast<int64_t>(begin.size()) - 1) * stride, 2);
+      std::vector<float> expected;
+      for (const int32_t bag : bags) {
+        const float scale = UnweightedScale(combiner, begin[bag + 1] - begin[bag]);
+        for (int64_t c = 0; c < dim; ++c) expected.push_back(scale * gradient[bag * stride + c]);
+      }
+      DeviceArray<float> device_gradient(gradient);
+      DeviceArray<float> out(std::vector<float>(expected.size(), 7.0f));
+      const GradientsOfSums of_sums = {
+          device_begin.data(), combiner, dim,       {device_gradient.data(), stride},
+          device_bags.data(),  sums,     out.data()};
+      ASSERT_TRUE(EnqueueSumGradients(nullptr, Span<const GradientsOfSums>(&of_sums, 1)).ok());
+      EXPECT_EQ(out.Fetch(), expected) << "dim " << dim;
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace sok
