@@ -1,4 +1,5 @@
-// How kernels are launched.
+// How kernels are launched, and a thread's place in the grid. For .cu files and headers that only they
+// include.
 #ifndef SOK_CUDA_BASE_LAUNCH_H_
 #define SOK_CUDA_BASE_LAUNCH_H_
 
@@ -11,30 +12,11 @@
 #include "cc/base/host_device.h"
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
+#include "cuda/base/parts.h"
 
 namespace sok {
 
-// Consecutive parts of a range, such as the occurrences of each table of a group.
-
-// The part that `i` is in: part k is [begin[k], begin[k + 1]), and parts may be empty. The parts + 1 values
-// of `begin` do not decrease, and begin[0] <= i < begin[parts].
-template <typename Index>
-SOK_HOST_DEVICE int PartOf(const Index* begin, int parts, Index i) {
-  int low = 0;
-  int high = parts;  // the part is in [low, high)
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    if (begin[middle] <= i) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-// The place of a CUDA thread in a grid of one dimension, and the lanes of its warp. For kernels: only .cu
-// files include it.
+// The place of a CUDA thread in a grid of one dimension, and the lanes of its warp.
 //
 //   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) ...
 

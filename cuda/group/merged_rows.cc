@@ -10,7 +10,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/launch.h"
+#include "cuda/base/parts.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/device_table.h"
 #include "cuda/table/directory_rows.h"

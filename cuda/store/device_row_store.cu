@@ -3,6 +3,7 @@
 #include "cuda/base/launch.h"
 #include "cuda/base/part_launch.h"
 #include "cuda/store/device_row_store.h"
+#include "cuda/store/lanes.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {
