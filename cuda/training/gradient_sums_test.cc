@@ -10,7 +10,7 @@
 
 #include "cuda/base/allocators.h"
 #include "cuda/pooling/testing/device_rows.h"
-#include "cuda/training/sum_segment.h"
+#include "cuda/training/segment_pieces.h"
 #include "cuda/training/testing/device_gradients.h"
 
 namespace sok {
