@@ -50,6 +50,14 @@ for _key in (
     ops.register_proto_function(_key, wrappers_pb2.StringValue, _to_proto, _from_proto)
 
 
+def embedding_variables(graph: Any) -> list[Any]:
+    """Returns a graph's embedding variables.
+
+    TABLES also has the names of those that `tables/meta_graphs.py` did not make variables again.
+    """
+    return [member for member in graph.get_collection(TABLES) if not isinstance(member, str)]
+
+
 def register_collection_of_tables(key: str) -> None:
     """Lets MetaGraphs leave out the members of a collection: TABLES has them, with their places in it."""
     ops.register_proto_function(

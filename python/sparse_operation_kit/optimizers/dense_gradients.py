@@ -38,7 +38,7 @@ def _dense(gradient: tf.IndexedSlices, dtype: tf.DType | None, name: str | None)
 
 def _capacity(tables: list[tf.Operation]) -> int:
     """Returns the number of rows of a gradient's table."""
-    variables = tables[0].graph.get_collection(graph_keys.TABLES)
+    variables = graph_keys.embedding_variables(tables[0].graph)
     capacities = {variable.handle.op: variable.capacity for variable in variables}
     capacity, size = capacities.get(tables[0]), communicator().size
     if capacity is not None and len(tables) == size == 1:

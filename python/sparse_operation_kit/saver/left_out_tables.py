@@ -47,7 +47,7 @@ def note_saver(filename: tf.Tensor, saveables: Sequence[Any]) -> None:
 def warn(saver: tf.compat.v1.train.Saver, session: Any, save_path: Any) -> None:
     """After a restore: logs a warning of each table that the checkpoint has and the Saver has left out."""
     graph = getattr(session, "graph", None)
-    tables = graph.get_collection(graph_keys.TABLES) if graph is not None else []
+    tables = graph_keys.embedding_variables(graph) if graph is not None else []
     if not tables or communicator().rank != 0:
         return
     settled = _settled.setdefault(session, set())

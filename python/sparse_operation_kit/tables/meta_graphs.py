@@ -90,7 +90,7 @@ def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None)
         for part in ("variable", "initializer", "is_initialized")
     )
     handle, is_initialized = outputs_of(table)["handle"], outputs_of(check)["is_initialized"]
-    for known in graph.get_collection(graph_keys.TABLES):
+    for known in graph_keys.embedding_variables(graph):
         if known.handle is handle:
             return known  # The MetaGraph was imported into the graph that it was exported from.
     exchange_names.adopt(graph, import_scope)
@@ -206,7 +206,7 @@ def _with_tables_of_collections(original: Callable) -> Callable:
         arguments = inspect.signature(original).bind(*args, **kwargs).arguments
         wanted = arguments.get("collection_list")
         graph = arguments.get("graph") or tf.compat.v1.get_default_graph()
-        if not graph.get_collection(graph_keys.TABLES):
+        if not graph_keys.embedding_variables(graph):
             return original(*args, **kwargs)
         keys = list(wanted or ())
         is_part = wanted is not None and graph_keys.TABLES not in keys
