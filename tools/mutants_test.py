@@ -89,8 +89,8 @@ class FakeCopy:
     def failures(self, labels, cases=""):
         return ["//a:b_test B.Flaky"] if "//a:b_test" in labels else []
 
-    def outcome(self, mutant):
-        return f"`{mutant.new}`"
+    def failures_with(self, mutant):
+        return self.failures(mutant.labels) or [mutant.new]
 
 
 def test_a_mistake_that_is_not_noticed_and_a_test_that_fails_anyway_are_reported(root, capsys):

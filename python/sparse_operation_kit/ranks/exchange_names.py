@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import func_graph, ops
+from sparse_operation_kit.graphs import graph_ops
 
 # Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
 _LONGEST_NAME = 120
@@ -19,7 +20,7 @@ _names: weakref.WeakKeyDictionary[tf.Graph, collections.Counter] = weakref.WeakK
 # How many ops of each graph `adopt` has seen.
 _adopted: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
 # Types of ops with the attribute `exchange_name`.
-_WITH_NAMES = ("SokExchange", "SokGroupCombine")
+_WITH_NAMES = (graph_ops.EXCHANGE, graph_ops.GROUP_COMBINE)
 
 
 def list_of(table_names: Sequence[str]) -> str:

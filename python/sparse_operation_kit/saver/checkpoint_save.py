@@ -25,6 +25,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.compat.internals import saveable_object
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import old_checkpoints, retention, saver_marks
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
@@ -219,7 +220,7 @@ def names_of_ops(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> tup
     except KeyError:
         return None
     for op in users:
-        if op.type == "SokCheckpointStage" and op.get_attr("stage") == b"begin":
+        if op.type == graph_ops.CHECKPOINT_STAGE and op.get_attr("stage") == b"begin":
             return scope, op.name[len(scope + _BEGIN) :]
     return None
 
@@ -233,11 +234,14 @@ def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Endi
     def op(name: str) -> tf.Operation:
         return graph.get_operation_by_name(f"{before}{name}{after}")
 
+    def output(name: str) -> tf.Tensor:
+        return graph.get_tensor_by_name(f"{before}{name}{after}:0")
+
     return _Ending(
         op(_BEGIN).get_attr("incremental"),
-        (op(_REFUSAL_CODE).outputs[0], op(_REFUSAL_MESSAGE).outputs[0]),
-        op(_SUCCEEDED).outputs[0],
-        op(_OF_ALL).outputs[0],
+        (output(_REFUSAL_CODE), output(_REFUSAL_MESSAGE)),
+        output(_SUCCEEDED),
+        output(_OF_ALL),
         op(_END),
     )
 

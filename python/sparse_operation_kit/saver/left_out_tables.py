@@ -21,7 +21,7 @@ import tensorflow as tf
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.checkpoint.references import read_references
-from sparse_operation_kit.graphs import graph_keys
+from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
 from sparse_operation_kit.saver.table_saveables import is_table, variable_of
@@ -30,7 +30,7 @@ from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 _log = logging.getLogger(__name__)
 
 # Ops that give a table rows from elsewhere.
-_FILLS = ("SokTableAssign", "SokRestoreStage")
+_FILLS = (graph_ops.TABLE_ASSIGN, graph_ops.RESTORE_STAGE)
 
 # What each Saver restores, by its tensor for file names, by graph: names of tables, and of other saveables.
 _restored: weakref.WeakKeyDictionary[tf.Graph, dict[str, set[str]]] = weakref.WeakKeyDictionary()
@@ -81,6 +81,6 @@ def _of_other_savers(saver: tf.compat.v1.train.Saver, graph: tf.Graph) -> set[st
 
 def _is_filled(table: EmbeddingVariable) -> bool:
     """Whether the program has ops that give the table rows of another source."""
-    return table.initializer.type != "SokInitializeTable" or any(
+    return table.initializer.type != graph_ops.INITIALIZE_TABLE or any(
         op.type in _FILLS for op in table.handle.consumers()
     )

@@ -22,7 +22,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.compat.internals import op_definition, ops, set_handle_data
-from sparse_operation_kit.graphs import graph_keys
+from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.graphs.graph_ops import inputs_of, outputs_of
 from sparse_operation_kit.ranks import exchange_names, initialize
 from sparse_operation_kit.ranks.communicator import communicator
@@ -247,7 +247,7 @@ def _of_scope(original: Callable) -> Callable:
 
     @functools.wraps(original)
     def node_def(from_node_def: Any, export_scope: str | None, *args: Any, **kwargs: Any) -> Any:
-        if export_scope and from_node_def.op in ("SokTable", "SokInitializeTable"):
+        if export_scope and from_node_def.op in (graph_ops.TABLE, graph_ops.INITIALIZE_TABLE):
             given, from_node_def = from_node_def, type(from_node_def)()
             from_node_def.CopyFrom(given)
             inside = [
