@@ -48,7 +48,7 @@ def saved(tmp_path_factory):
         increments.begin()
         harness.initialize(session)
         increments.after_create_session(session, None)
-        for kind, saver, keys in (("full", full, KEYS), ("incremental", increments._saver, KEYS[2:7])):
+        for kind, saver, keys in (("full", full, KEYS), ("incremental", increments._saves._saver, KEYS[2:7])):
             session.run(model.step, {model.keys: keys})
             prefix = saver.save(session, str(folder / kind))
             found[kind] = prefix, session.run(model.values)
