@@ -46,7 +46,7 @@ MAY_IMPORT_PRIVATE = "compat"
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
 # The folders of C++ and CUDA sources in each layer, lowest first; a folder stands for those in it. A file may
-# include from lower layers and from its own entry. CONTRIBUTING.md says what the folders are for.
+# include from lower layers and from its own entry. cc/README.md says what the folders are for.
 CPP_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cc/base",),
     ("cc/initializers", "cc/lookup", "cc/optimizers", "cc/placement"),

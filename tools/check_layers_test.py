@@ -176,14 +176,14 @@ def test_a_syntax_error_names_the_module(package):
 
 def test_the_program_prints_the_errors(package):
     folder = package(
-        {"tables/a.py": "\nimport kit.lookup.b", "lookup/b.py": "import kit.tables.a", "native/c.py": ""}
+        {"graphs/a.py": "\nimport kit.lookup.b", "lookup/b.py": "import kit.graphs.a", "native/c.py": ""}
     )
     program = [sys.executable, str(Path(check_layers.__file__)), str(folder)]
     run = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 1
     assert run.stdout.splitlines() == [
-        "Import cycle: kit.tables.a -> kit.lookup.b -> kit.tables.a",
-        "kit.tables.a, line 2: imports kit.lookup.b, which is not in a lower layer",
+        "Import cycle: kit.graphs.a -> kit.lookup.b -> kit.graphs.a",
+        "kit.graphs.a, line 2: imports kit.lookup.b, which is not in a lower layer",
     ]
 
 
