@@ -6,7 +6,7 @@
 #                      [TARGET | TEST_FILE | -BAZEL_OPTION]...
 #   tools/test.sh                              everything
 #   tools/test.sh --quick                      without the tests tagged "slow"
-#   tools/test.sh //cc/... tests/saver_test.py  some targets, some files
+#   tools/test.sh //cc/... tests/tf_saver_test.py  some targets, some files
 #   tools/test.sh --tensorflow 2.21.0          in the other environment
 #   tools/test.sh --python PYTHON              with the TensorFlow that this Python has
 #   tools/test.sh --device fake_gpu            Python tests with their tables on a GPU, that of tests/fake_gpu

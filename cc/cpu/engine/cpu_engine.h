@@ -87,7 +87,7 @@ inline void DimsOf(Span<EngineTable* const> tables, std::vector<int64_t>* dims) 
   for (const EngineTable* table : tables) dims->push_back(table->options().dim);
 }
 
-// Registered as "cpu". Tables are CpuTables.
+// Registered as "cpu". Its tables are those of cc/cpu/table.
 class CpuEngine final : public Engine {
  public:
   const std::string& name() const override;

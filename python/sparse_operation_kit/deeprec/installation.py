@@ -50,6 +50,7 @@ _IN_MODULES_ONLY: Mapping[str, Any] = {
     "to_sparse": data_frame.to_sparse,
     "unbatch_and_to_sparse": data_frame.unbatch_and_to_sparse,
 }
+_REASON = "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`."
 # A module that has only a module.
 _EMBEDDING = "tensorflow.core.framework.embedding"
 # The private modules of TensorFlow from which programs import names too, by the name or its namespace.
@@ -129,8 +130,7 @@ def _add(entry: Replacement, implementation: Any) -> None:
 
 
 def _in_class(owner: str, name: str) -> Replacement:
-    reason = "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`."
-    return Replacement(f"tf.compat.v1.{owner[len('tf.') :]}.{name}", Part.NAMES, reason, How.ADDED)
+    return Replacement(f"tf.compat.v1.{owner[len('tf.') :]}.{name}", Part.NAMES, _REASON, How.ADDED)
 
 
 def _in_namespace(name: str) -> Replacement:
@@ -140,8 +140,7 @@ def _in_namespace(name: str) -> Replacement:
     def find_owners() -> list[types.ModuleType]:
         return [*namespaces(namespace), *map(find_owner, _ALSO_IN.get(namespace or path, ()))]
 
-    reason = "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`."
-    return Replacement(name, Part.NAMES, reason, How.ADDED, find_owners=find_owners)
+    return Replacement(name, Part.NAMES, _REASON, How.ADDED, find_owners=find_owners)
 
 
 def _new_module(module: types.ModuleType) -> Replacement:
