@@ -33,6 +33,36 @@ def test_a_list_of_tables_is_no_partitioned_variable(options, strategy):
         assert [of_lookup.shape for of_lookup in session.run(rows)] == [(1, 2)] * 3
 
 
+@pytest.mark.parametrize("options", [{}, {"capacity": 3}])
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_table_among_tensors_is_named(options, kind):
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="scope/table", dim=2, **options)
+        ordinary = tf.compat.v1.get_variable("ordinary", [3, 2])
+        for one, other in [(table, table), (ordinary, table)]:
+            for join in [lambda values: tf.concat(values, 0), tf.stack, tf.convert_to_tensor]:
+                with pytest.raises(
+                    (TypeError, NotImplementedError), match="'scope/table' has no dense value"
+                ):
+                    join(kind([one, other]))
+
+
+def test_a_tuple_of_tables_is_no_variable():
+    with harness.graph_and_session():
+        one = sok.EmbeddingVariable(name="scope/one", dim=2)
+        two = sok.EmbeddingVariable(name="two", dim=2)
+        bags = tf.sparse.from_dense(tf.constant([[1, 2]], tf.int64))
+        error = pytest.raises((TypeError, NotImplementedError), match="'scope/one'.*group_embedding_lookup")
+        for nn in (tf.nn, tf.compat.v1.nn):
+            for params in [(one, two), (one,)]:
+                with error:
+                    nn.embedding_lookup(params, [1])
+                with error:
+                    nn.embedding_lookup_sparse(params, bags, None)
+                with error:
+                    nn.safe_embedding_lookup_sparse(params, bags)
+
+
 @pytest.mark.parametrize("options", [{}, {"capacity": 3, "use_hashtable": False}])
 def test_counting_up_and_averages_of_variables(options):
     with harness.graph_and_session() as session:

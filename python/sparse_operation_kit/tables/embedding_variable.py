@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -425,10 +426,16 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def _dense_var_to_tensor(
         self, dtype: Any = None, name: str | None = None, as_ref: bool = False
     ) -> tf.Tensor:
-        del name, as_ref
-        if dtype is not None and not tf.as_dtype(dtype).is_compatible_with(self.dtype):
-            self._refuse(f"of dtype float32 cannot become a tensor of dtype {tf.as_dtype(dtype).name}")
-        return self._read_variable_op()
+        del as_ref
+        try:
+            if dtype is not None and not tf.as_dtype(dtype).is_compatible_with(self.dtype):
+                self._refuse(f"of dtype float32 cannot become a tensor of dtype {tf.as_dtype(dtype).name}")
+            return self._read_variable_op()
+        except TypeError as error:
+            # TensorFlow numbers the names of a list's tensors, and drops the text of their TypeErrors.
+            if name is not None and re.search("_[0-9]+$", name):
+                raise NotImplementedError(*error.args) from None
+            raise
 
     def _as_graph_element(self) -> tf.Tensor | None:
         # The tensor that Session.run fetches for the variable. TensorFlow also calls this only to find the
@@ -457,8 +464,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def _refuse(self, why: str) -> NoReturn:
         raise TypeError(
-            f"Embedding variable '{self.m_var_name}' {why}. Look rows up with tf.nn.embedding_lookup, or "
-            "write all of them to files with sok.Saver"
+            f"Embedding variable '{self.m_var_name}' {why}. Look rows up with tf.nn.embedding_lookup, those "
+            "of several tables with sok.group_embedding_lookup, or write all of them to files with sok.Saver"
         )
 
     def _refuse_assignment(self, *args: Any, **kwargs: Any) -> NoReturn:
