@@ -107,6 +107,20 @@ def test_unsorted_ids_and_those_that_are_all_left_out():
             assert sorted(of_table.values[:, 0]) == sorted(np.array(weights)[positive])
 
 
+@pytest.mark.usefixtures("_both_ways")
+def test_only_the_weights_of_the_last_lookup_are_differentiated():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 1, initializer=1.0)
+        weights = [tf.constant([1.0, 2.0]), tf.constant([3.0]), tf.constant([4.0, 5.0, 6.0])]
+        ids = [tf.ragged.constant([keys], tf.int64) for keys in ([1, 2], [1], [3, 4, 5])]
+        lookups = [group.RaggedLookup(table, of, "sum", one) for of, one in zip_equal(ids, weights)]
+        outputs = group.lookup_group(lookups)
+        loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+        (gradient,) = tf.gradients(loss, [weights[2]])
+        harness.initialize(session)
+        assert session.run(gradient).tolist() == [30, 30, 30]
+
+
 @pytest.mark.parametrize("layout", ["sparse", "ragged"])
 @pytest.mark.usefixtures("_both_ways")
 def test_weights_at_other_places_than_the_ids(layout):

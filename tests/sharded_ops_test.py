@@ -12,6 +12,7 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit.embeddings import distributed_embedding
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import group, sharded
 
 DIM = 3
@@ -125,6 +126,17 @@ def test_a_bad_batch_is_an_error_that_names_the_variable_and_leaves_the_table(as
             session.run(output, {row: 7})
         assert session.run(table.size()) == 0
         assert session.run(output, {row: 1}).shape == (2, DIM)
+
+
+def test_gradients_are_exchanged_only_after_the_lookup_has_succeeded(as_if_sharded):
+    # Gradients of sums do not depend on what the lookup returns.
+    with tf.Graph().as_default() as graph:
+        batch = Batch(4)
+        outputs = group.lookup_group(batch.lookups)
+        tf.gradients([tf.reduce_sum(output) for output in outputs], batch.tables)
+        (combine,) = [op for op in graph.get_operations() if op.type == graph_ops.GROUP_COMBINE]
+        (reduce,) = [op for op in graph.get_operations() if op.type == graph_ops.GROUP_REDUCE]
+        assert combine in reduce.control_inputs
 
 
 DAMAGES = {

@@ -164,10 +164,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ShardedErrorsTest, testing::Values(2, 3));
 // Words that are not a message, or whose sizes do not fit, are refused. Nothing beyond them is read.
 TEST(ShardedErrors, DamagedMessages) {
   InlineExecutor executor;
-  const auto serve = [&](const std::vector<int64_t>& words) {
+  const auto serve = [&](const std::vector<int64_t>& words, ExchangeMode mode = ExchangeMode::kRows) {
     const std::unique_ptr<Table> table = PlainTable(0, 0, 1);
     Table* const tables[] = {table.get()};
-    const ExchangeMode modes[] = {ExchangeMode::kRows};
+    const ExchangeMode modes[] = {mode};
     const Inbox inbox = {words};
     ServedPlan plan;
     GroupScratch scratch;
@@ -192,6 +192,21 @@ TEST(ShardedErrors, DamagedMessages) {
     std::vector<int64_t> words = good;
     words[word] = value;
     EXPECT_EQ(serve(words).code(), StatusCode::kInternal) << word << " " << value;
+  }
+  // Counts of the ids, and lengths of bags of them, two to a word: all are positive.
+  const auto with_numbers = [&](int64_t entry, int64_t first, int64_t second, ExchangeMode mode) {
+    std::vector<int64_t> words = good;
+    words[4] ^= static_cast<int64_t>(mode);
+    words[7] = entry;
+    words.push_back(second * (int64_t{1} << 32) + first);
+    return serve(words, mode).code();
+  };
+  const std::pair<int64_t, ExchangeMode> entries[] = {{int64_t{2} << 32, ExchangeMode::kRows},
+                                                      {2, ExchangeMode::kSums}};
+  for (const auto& [entry, mode] : entries) {
+    EXPECT_EQ(with_numbers(entry, 1, 1, mode), StatusCode::kOk) << entry;
+    EXPECT_EQ(with_numbers(entry, 2, 0, mode), StatusCode::kInternal) << entry;
+    EXPECT_EQ(with_numbers(entry, 3, -1, mode), StatusCode::kInternal) << entry;
   }
 }
 
