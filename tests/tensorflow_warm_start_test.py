@@ -229,6 +229,10 @@ MISTAKES = {
         lambda path, model: train.init_from_checkpoint(path, {"old/": "/"}),
         "'old/old/(user|item)'.*'old/(user|item)'.*'old/item', 'old/user'",
     ),
+    "a scope without its slash": (
+        lambda path, model: train.init_from_checkpoint(path, {"old/": "new"}),
+        "'old/': 'new' maps a scope.*ends with a slash",
+    ),
     "no such name": (
         lambda path, model: train.warm_start(path, var_name_to_prev_var_name={"old/user": "nobody"}),
         "'nobody'.*'old/user'.*'old/item', 'old/user'",

@@ -303,6 +303,31 @@ def test_tables_that_a_restore_leaves_out_are_named_once(two_tables, caplog, sha
         assert f"{two_tables} has embedding variable '{name}'" in message and "not by shape" in message
 
 
+def test_tables_that_init_from_checkpoint_leaves_out_are_named(two_tables, caplog):
+    with harness.graph_and_session():
+        Model("a", dense="c")
+        Model("b", dense="d")
+        train.init_from_checkpoint(two_tables, {one.op.name: one for one in _same_shapes(two_tables)})
+    for name, message in zip_equal("ab", _warnings(caplog)):
+        assert f"{two_tables} has embedding variable '{name}'" in message and "not by shape" in message
+
+
+def test_parts_are_loaded_without_a_warning(two_tables, caplog):
+    def tables_first(first, second):
+        sok.init_from_checkpoint(two_tables, {"a": first.table, "b": second.table})
+        train.init_from_checkpoint(two_tables, {"c": first.dense, "d": second.dense})
+
+    for case in (
+        tables_first,
+        lambda first, second: train.init_from_checkpoint(two_tables, {"c": first.dense}),
+        lambda first, second: train.init_from_checkpoint(two_tables, {"a": first.table}),
+        lambda first, second: train.init_from_checkpoint(two_tables, {}),
+    ):
+        with harness.graph_and_session():
+            case(Model("a", dense="c"), Model("b", dense="d"))
+        assert _warnings(caplog) == []
+
+
 def test_parts_of_a_checkpoint_are_restored_without_a_warning(two_tables, caplog, tmp_path):
     def one_savers_tables_first(session, first, second):
         train.Saver([first.table, second.table]).restore(session, two_tables)

@@ -4,7 +4,8 @@ A program that restores what a checkpoint has, and compares shapes as well as na
 the entry of a table is a string, whose shape cannot be that of a variable with any number of rows.
 
 A Saver for a part of the variables on purpose looks the same. So there is no warning of a table that was
-restored in the session before, that another Saver is for, or that gets its rows in another way.
+restored in the session before, that another Saver is for, or that gets its rows in another way. The same
+holds for `init_from_checkpoint`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +59,58 @@ def warn(saver: tf.compat.v1.train.Saver, session: Any, save_path: Any) -> None:
     if not left:
         return
     prefix = os.fsdecode(save_path)
-    try:
-        found = left.keys() & {reference.name for reference in read_references(Path(prefix))}
-    except CheckpointError:
-        return
+    found = left.keys() & _tables_of(prefix)
     settled |= {left[name].handle.name for name in found}
-    for name in sorted(found):
+    _warn(
+        prefix,
+        found,
+        "the Saver that restored it leaves the variable out: the table keeps the rows that it had. Unless "
+        "this is intended, choose a Saver's",
+    )
+
+
+def warn_of_map(prefix: str, names: Collection[str]) -> None:
+    """After `init_from_checkpoint` of no table: the same for a program that chose variables by shape.
+
+    There is a warning only if the call has all ordinary variables that the checkpoint has too, as a call for
+    a part of them leaves the tables out on purpose.
+
+    Args:
+      prefix: the checkpoint.
+      names: the names in the checkpoint that the call loads, or scopes.
+    """
+    tables = {one.m_var_name: one for one in graph_keys.embedding_variables(tf.compat.v1.get_default_graph())}
+    if not tables or communicator().rank != 0:
+        return
+    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    ordinary = {
+        one.op.name
+        for one in tf.compat.v1.trainable_variables()
+        if one.op.name in shapes.keys() - tables.keys() and one.shape.is_compatible_with(shapes[one.op.name])
+    }
+    if not ordinary or not ordinary <= set(names):
+        return
+    _warn(
+        prefix,
+        [name for name in tables.keys() & _tables_of(prefix) if not _is_filled(tables[name])],
+        "init_from_checkpoint is called for all other variables that it has: the table begins empty, unless "
+        "a later call loads it. If this is not intended, choose",
+    )
+
+
+def _tables_of(prefix: str) -> set[str]:
+    """Returns the names of a checkpoint's tables."""
+    try:
+        return {reference.name for reference in read_references(Path(prefix))}
+    except CheckpointError:
+        return set()
+
+
+def _warn(prefix: str, names: Collection[str], why: str) -> None:
+    for name in sorted(names):
         message = (
-            f"{prefix} has embedding variable '{name}', and the Saver that restored it leaves the variable "
-            "out: the table keeps the rows that it had. Unless this is intended, choose a Saver's variables "
-            "by name and not by shape: in a checkpoint, a table is a string of shape []"
+            f"{prefix} has embedding variable '{name}', and {why} variables by name and not by shape: in a "
+            "checkpoint, a table is a string of shape []"
         )
         _log.warning("%s", printable(message))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat.internals import variable_scope
+from sparse_operation_kit.saver import left_out_tables
 from sparse_operation_kit.saver.warm_start import (
     entries_of_tables,
     only_table,
@@ -49,6 +50,8 @@ def _with_tables(original: Callable) -> Callable:
             result = original(ckpt_dir_or_file, dict(others) if is_mapping else others)
         for variable, key in found:
             replace_initializer(variable, prefix, key, optimizer_state=False)
+        if not found:
+            left_out_tables.warn_of_map(prefix_of(ckpt_dir_or_file), [source for source, _ in others])
         return result
 
     return init

@@ -95,6 +95,9 @@ def pairs_of(
 
     An entry that concerns ordinary variables only has none. Scopes are as in TensorFlow: without variables
     in it, a scope is no error, and what follows the last slash of its name is ignored.
+
+    Raises:
+      ValueError: A scope is assigned to a name without a slash, or a table to a list of several variables.
     """
     table = only_table(target)
     if table is not None:
@@ -104,8 +107,10 @@ def pairs_of(
         return []
     if target in variables:
         return [(source, variables[target])]
-    if not source.endswith("/") or "/" not in target:
+    if not source.endswith("/"):
         return []
+    if "/" not in target:
+        raise ValueError(_no_target(source, target))
     old = removeprefix(source, "/")
     new = removeprefix(target[: target.rindex("/") + 1], "/")
     return [
@@ -128,7 +133,10 @@ def _no_target(source: str, target: Any) -> str:
     if not isinstance(target, str):
         return f"'{source}' cannot be assigned to {target!r}: not an embedding variable or a name"
     if source.endswith("/") != target.endswith("/"):
-        return f"'{source}': '{target}' maps a scope to a variable, or a variable to a scope"
+        return (
+            f"'{source}': '{target}' maps a scope to a variable, or a variable to a scope; the name of a "
+            "scope ends with a slash"
+        )
     if target.endswith("/"):
         return f"There are no embedding variables under the scope '{target}'"
     return f"'{target}', for table '{source}', is not an embedding variable of the graph"
