@@ -161,12 +161,18 @@ def test_fewer_are_kept_if_max_to_keep_becomes_less(tmp_path):
     assert steps(tmp_path) == [10, 11]
 
 
-def test_a_checkpoint_that_is_saved_again_is_the_newest(tmp_path):
+@pytest.mark.parametrize("ends_with_error", [False, True])
+def test_a_checkpoint_that_is_saved_again_is_the_newest(tmp_path, ends_with_error):
+    """Also if the state file cannot be written: what is to be removed is then removed by the next save."""
     job_of(tmp_path, keep=3).run("fff")
+    (tmp_path / "folder").mkdir()
     job = job_of(tmp_path, keep=2)
     with job.restart():
-        job.saver.save(job.session, f"{tmp_path}/model", 1)
-        assert steps(tmp_path) == [1, 3]
+        error = pytest.raises(tf.errors.OpError) if ends_with_error else contextlib.nullcontext()
+        with error:
+            state = "folder" if ends_with_error else "checkpoint"
+            job.saver.save(job.session, f"{tmp_path}/model", 1, latest_filename=state)
+        assert steps(tmp_path) == ([1, 2, 3] if ends_with_error else [1, 3])
         job.save("f")
         assert steps(tmp_path) == [1, 4]
 
