@@ -1,4 +1,4 @@
-"""OptimizerScope and split_embedding_variable_from_others."""
+"""OptimizerScope, split_embedding_variable_from_others, and wrappers of Keras' optimizers."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from sparse_operation_kit import compat
 
 
 @pytest.mark.parametrize("scopes", [0, 1, 2])
@@ -67,3 +68,30 @@ def test_split_of_one_kind_only():
 def test_split_takes_a_list_or_a_tuple(variables):
     with pytest.raises(ValueError, match="list or a tuple"):
         sok.split_embedding_variable_from_others(variables)
+
+
+@pytest.mark.parametrize("limit, expected", [("clipnorm", [-0.6, -0.8]), ("clipvalue", [-1.0, -1.0])])
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        lambda optimizer: sok.DistributedOptimizer(optimizer, op="sum"),
+        lambda optimizer: sok.tf.keras.mixed_precision.LossScaleOptimizer(optimizer, 2.0),
+        lambda optimizer: sok.tf.keras.mixed_precision.LossScaleOptimizer(
+            sok.DistributedOptimizer(optimizer, op="sum"), 2.0
+        ),
+    ],
+)
+def test_wrapped_keras_optimizers_clip(limit, expected, wrapper):
+    _, keras_optimizers = compat.legacy_keras_optimizers()[0]
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)
+        dense = tf.Variable([0.0, 0.0], **compat.AS_RESOURCE)
+        unused = tf.Variable(0.0, **compat.AS_RESOURCE)
+        rows = tf.nn.embedding_lookup(table, [3])
+        loss = tf.reduce_sum(rows * [3.0, 4.0]) + tf.reduce_sum(dense * [6.0, 8.0])
+        optimizer = wrapper(keras_optimizers.SGD(1.0, **{limit: 1.0}))
+        step = optimizer.minimize(loss, var_list=[table, dense, unused])
+        harness.initialize(session)
+        session.run(step)
+        np.testing.assert_allclose(session.run(rows)[0], expected, rtol=1e-6)
+        np.testing.assert_allclose(session.run(dense), expected, rtol=1e-6)

@@ -102,6 +102,24 @@ def beta_of_ftrl(optimizer: tf.compat.v1.train.FtrlOptimizer) -> Any:
     return getattr(optimizer, "_beta", 0.0)
 
 
+def clipped_before_applying(optimizer: Any, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Returns pairs of a gradient or None and its variable, clipped as a legacy Keras optimizer says.
+
+    The optimizers of 1.15 clip in `minimize`; those of newer versions do it themselves in `apply_gradients`.
+    """
+    if IS_TENSORFLOW_2:
+        return pairs
+
+    def clipped(gradient: Any) -> Any:
+        if hasattr(optimizer, "clipnorm"):
+            gradient = tf.clip_by_norm(gradient, optimizer.clipnorm)
+        if hasattr(optimizer, "clipvalue"):
+            gradient = tf.clip_by_value(gradient, -optimizer.clipvalue, optimizer.clipvalue)
+        return gradient
+
+    return [(gradient if gradient is None else clipped(gradient), variable) for gradient, variable in pairs]
+
+
 def other_keras_optimizers() -> list[type]:
     """Returns the base classes of Keras' newer optimizers, which cannot train embedding variables."""
     if VERSION < (2, 11):

@@ -48,6 +48,8 @@ class OptimizerWrapper(tf.compat.v1.train.Optimizer):
         pairs = list(grads_and_vars)
         if self._inner_is_v1:
             return self._inner.apply_gradients(pairs, global_step=global_step, name=name)
+        # The gradients are not from the `minimize` of the Keras optimizer.
+        pairs = compat.clipped_before_applying(self._inner, pairs)
         update = self._inner.apply_gradients(pairs, name=name)
         if global_step is None:
             return update
