@@ -5,7 +5,10 @@ the rows in place. Call `sok.Init` before you create tables. The layers are `Dis
 `All2AllDenseEmbedding`; the optimizers of `tf.compat.v1.train` train them.
 """
 
-from sparse_operation_kit import core, experiment, kit_lib, optimizers, tf
+import importlib
+from typing import Any
+
+from sparse_operation_kit import kit_lib, optimizers, tf
 from sparse_operation_kit._version import __version__
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
@@ -63,8 +66,6 @@ __all__ = [
     "__version__",
     "broadcast_global_variables",
     "broadcast_variables",
-    "core",
-    "experiment",
     "get_embedding",
     "get_embedding_variable",
     "group_embedding_lookup",
@@ -76,3 +77,13 @@ __all__ = [
     "table_statistics",
     "tf",
 ]
+
+# Names of other systems, which the rest of the package does without.
+_DIALECTS = ("core", "deeprec", "dist_model_parallel", "experiment")
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a dialect when a program first names it as an attribute."""
+    if name not in _DIALECTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")
