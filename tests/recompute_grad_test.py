@@ -12,19 +12,22 @@ KEYS = np.arange(1, 7)
 
 
 class Model:
-    """Two lookups in one table and one in another, a kernel, and an input that is trained."""
+    """Two lookups in one table and one in another, a kernel, and an input that is trained.
+
+    Its ops have kernels on the GPU of `fake_gpu` too: recomputed ones are placed beside the tables.
+    """
 
     def __init__(self, **options):
         self.first = sok.EmbeddingVariable(name="scope/first", dim=2, **options)
         self.second = sok.EmbeddingVariable(name="second", dim=2, **options)
-        self.kernel = tf.compat.v1.get_variable("kernel", [2, 2], use_resource=True)
+        self.kernel = tf.compat.v1.get_variable("kernel", [2], use_resource=True)
         self.factor = tf.constant([[2.0, -3.0]])
         self.sources = [self.first, self.second, self.kernel, self.factor]
 
     def output(self, factor):
         rows = tf.nn.embedding_lookup(self.first, [1, 2, 1])
         more = sok.group_embedding_lookup([self.first, self.second], [[2, 3, 4], [5, 5, 6]])
-        return tf.tanh(tf.matmul(rows + more[0] * more[1], self.kernel) * factor)
+        return tf.square((rows + more[0] * more[1]) * self.kernel) * factor
 
     def gradients(self, function, with_tape=False):
         if not with_tape:
