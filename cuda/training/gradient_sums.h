@@ -47,12 +47,13 @@ struct SumsView {
   float divisor = 1.0f;
 };
 
-// The sums of the pieces of long segments, computed before the kernels that use SumsView.
+// The sums of the pieces of segments that are not short (segment_pieces.h), computed before the kernels that
+// use SumsView.
 class PieceSums {
  public:
   // Enqueues the kernel that writes the sums. The scratch lives as long as the result: kernels that use views
   // must be enqueued before the result is destroyed. ResourceExhausted if memory runs out; takes 8 * dim
-  // bytes per kSegmentPiece occurrences; Internal if the kernel cannot be launched.
+  // bytes per kShortSegment occurrences; Internal if the kernel cannot be launched.
   static StatusOr<PieceSums> Enqueue(cudaStream_t stream, DeviceAllocator* scratch,
                                      const OccurrenceSegments& group, Span<const TableGradients> tables);
 

@@ -58,15 +58,16 @@ TEST_F(GradientSumsTest, EveryDim) {
   ExpectSums(tables);
 }
 
-// Segments of several pieces, and short ones between them.
+// Segments of several pieces, of a part of one, and short ones between them, for each number of rows that a
+// warp reads at a time.
 TEST_F(GradientSumsTest, HotIds) {
-  for (const int64_t dim : {1, 4, 6, 132}) {
+  for (const int64_t dim : {1, 4, 6, 12, 16, 132}) {
     std::vector<TableOccurrences> tables;
     tables.push_back(SkewedOccurrences(dim, 30, 1500, /*seed=*/3));
     TableOccurrences all_equal;
     all_equal.dim = dim;
     all_equal.unique = 1;
-    for (const int64_t count : {255, 256, 257, 512, 513}) {
+    for (const int64_t count : {31, 32, 33, 64, 65, 255, 256, 257, 513}) {
       all_equal.inverse.assign(static_cast<size_t>(count), 0);
       tables.push_back(all_equal);
     }
@@ -78,7 +79,7 @@ TEST_F(GradientSumsTest, HotIds) {
 // these counts an odd dim needs the rounding, and each table has a piece in its last slot.
 TEST_F(GradientSumsTest, PiecesOfATableAfterAnother) {
   for (const int64_t dim : {1, 3, 5, 7}) {
-    for (const int64_t count : {513, 640, 768}) {
+    for (const int64_t count : {513, 544, 769}) {
       for (const int64_t next_dim : {1, 3, 4, 9}) {
         SCOPED_TRACE(testing::Message() << count << " of dim " << dim << ", then dim " << next_dim);
         TableOccurrences first;
@@ -161,16 +162,19 @@ void ExpectSlots(const std::vector<int64_t>& lengths, int64_t first) {
   const int64_t occurrences = begin.back() - first;
   std::map<int64_t, std::pair<int64_t, int64_t>> pieces;  // by slot
   for (size_t s = 0; s < lengths.size(); ++s) {
-    if (lengths[s] <= kSegmentPiece) continue;
+    if (lengths[s] <= kShortSegment) continue;
+    const int64_t of_segment = begin[s] - first;
     const int64_t end = begin[s + 1] - first;
-    for (int64_t start = begin[s] - first; start < end; start += kSegmentPiece) {
+    for (int64_t start = of_segment; start < end; start += kSegmentPiece) {
       const std::pair<int64_t, int64_t> piece = {start, std::min(start + kSegmentPiece, end)};
-      EXPECT_TRUE(pieces.emplace(PieceSlot(start, end), piece).second) << "two pieces have one slot";
+      EXPECT_TRUE(pieces.emplace(PieceSlot(start, of_segment, end), piece).second)
+          << "two pieces have one slot";
     }
   }
   const int64_t slots = PieceSlots(occurrences);
   for (const auto& [slot, piece] : pieces) ASSERT_LT(slot, slots);
-  for (int64_t slot = 0; slot < slots; ++slot) {
+  // A warp may look for more slots than there are.
+  for (int64_t slot = 0; slot < slots + 32; ++slot) {
     const PieceRange found =
         PieceOfSlot(slot, begin.data(), static_cast<int64_t>(lengths.size()), first, occurrences);
     const auto expected = pieces.find(slot);
@@ -184,8 +188,9 @@ void ExpectSlots(const std::vector<int64_t>& lengths, int64_t first) {
 }
 
 TEST(SegmentPieces, AroundWholePieces) {
-  for (const int64_t before : {0, 1, 255, 256, 257, 511}) {
-    for (const int64_t length : {0, 1, 255, 256, 257, 511, 512, 513, 1000, 1024, 1025}) {
+  for (const int64_t before : {0, 1, 31, 32, 33, 64, 255, 256, 257, 511}) {
+    for (const int64_t length :
+         {0, 1, 31, 32, 33, 63, 64, 65, 255, 256, 257, 288, 512, 513, 1000, 1024, 1025}) {
       ExpectSlots({before, length}, 0);
       ExpectSlots({before, length, 0, 1, length, length}, 77);
     }
@@ -197,16 +202,17 @@ TEST(SegmentPieces, OfRandomSegments) {
   for (int round = 0; round < 300; ++round) {
     std::vector<int64_t> lengths;
     for (int64_t s = 0; s < 40; ++s) {
-      lengths.push_back(static_cast<int64_t>(random() % (random() % 3 == 0 ? 1200 : 4)));
+      const uint64_t longest[] = {4, 80, 1200};
+      lengths.push_back(static_cast<int64_t>(random() % longest[random() % 3]));
     }
     ExpectSlots(lengths, static_cast<int64_t>(random() % 1000));
   }
 }
 
-TEST(SegmentPieces, NoneWithoutALongSegment) {
+TEST(SegmentPieces, NoneIfAllSegmentsAreShort) {
   EXPECT_EQ(PieceSlots(0), 0);
-  EXPECT_EQ(PieceSlots(256), 0);
-  EXPECT_GT(PieceSlots(257), 0);
+  EXPECT_EQ(PieceSlots(32), 0);
+  EXPECT_GT(PieceSlots(33), 0);
 }
 
 }  // namespace

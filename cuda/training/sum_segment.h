@@ -58,13 +58,13 @@ __device__ __forceinline__ Floats<kWidth> SumSegment(const SumsView& sums, int64
                                                      int64_t column) {
   if (begin == end) return EqualFloats<kWidth>(0.0f);
   Floats<kWidth> sum;
-  if (end - begin <= kSegmentPiece) {
+  if (end - begin <= kShortSegment) {
     sum = SumPiece<kWidth>(sums, begin, end, column);
   } else {
     const int64_t pieces = (end - begin + kSegmentPiece - 1) / kSegmentPiece;
     sum = EmptySum<kWidth>();
     const auto read = [&](int64_t i, Floats<kWidth>* term, float* scale) {
-      const int64_t slot = PieceSlot(begin + i * kSegmentPiece, end);
+      const int64_t slot = PieceSlot(begin + i * kSegmentPiece, begin, end);
       *term = LoadFloats<kWidth>(sums.pieces + slot * sums.dim + column);
       *scale = 1.0f;
     };
