@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cuda/dedup/dedup.h"
 #include "cuda/index/key_index.h"
 #include "cuda/programs/benchmark/case_parts.h"
 #include "cuda/programs/benchmark/group_calls.h"
@@ -28,6 +29,7 @@ struct Kept {
   std::list<LookupIds> ids;
   std::list<FilledTable> tables;
   std::list<DeviceBuffer<int64_t>> rows;
+  std::list<DeviceBuffer<int32_t>> numbers;
   std::list<DeviceBuffer<float>> floats;
   std::list<std::unique_ptr<GroupCalls>> calls;
 };
@@ -115,7 +117,8 @@ Status AddFindRows(BenchmarkDevice* device, const FilledTable& table, const IdsD
   return OkStatus();
 }
 
-// The kernel that writes outputs, and the whole lookup outside of training.
+// The kernel that writes outputs after a lookup that only reads, and after one for training, which merges
+// equal ids; and both lookups as a whole.
 Status AddLookups(BenchmarkDevice* device, const FilledTable& table, const IdsDrawn& drawn,
                   const LookupIds& ids, const BatchShape& shape, Kept* kept, RoundsWithBounds* rounds) {
   const StatusOr<GroupCalls*> made = KeepCalls(device, {&table}, {&ids}, kept);
@@ -125,13 +128,42 @@ Status AddLookups(BenchmarkDevice* device, const FilledTable& table, const IdsDr
   outputs.bytes = outputs.ids * (ids.pooled() ? PoolTraffic(shape) : GatherTraffic(shape)).total();
   outputs.prepare = [=] { return calls->Lookup(/*training=*/false); };
   outputs.run = [=] { return calls->WriteOutputs(); };
+  Case merged = outputs;
+  merged.what += " merged";
+  merged.prepare = [=] { return calls->Lookup(/*training=*/true); };
   rounds->Add(std::move(outputs));
+  rounds->Add(std::move(merged));
 
   Case lookup = CaseOf("lookup", drawn, ids, shape);
   lookup.bytes =
       lookup.ids * LookupTraffic(shape, ids.pooled() ? BagsFrom::kSplits : BagsFrom::kNothing).total();
   lookup.run = [=] { return calls->Lookup(/*training=*/false); };
+  Case training = lookup;
+  training.what = "lookup to train";
+  training.run = [=] { return calls->Lookup(/*training=*/true); };
   rounds->Add(std::move(lookup));
+  rounds->Add(std::move(training));
+  return OkStatus();
+}
+
+// Only the search for distinct ids.
+Status AddDedup(BenchmarkDevice* device, const IdsDrawn& drawn, const LookupIds& ids, const BatchShape& shape,
+                Kept* kept, RoundsWithBounds* rounds) {
+  const int64_t n = ids.size();
+  const auto begins =
+      Keep(OnDevice(device->stream, &device->memory, std::vector<int64_t>{0, n, 0, 0}), &kept->rows);
+  SOK_RETURN_IF_ERROR(begins.status());
+  const StatusOr<int64_t*> keys = KeepArray(device, n, &kept->rows);
+  SOK_RETURN_IF_ERROR(keys.status());
+  const StatusOr<int32_t*> numbers = KeepArray(device, 2 * n, &kept->numbers);
+  SOK_RETURN_IF_ERROR(numbers.status());
+  int64_t* const begin = begins.value()->data();
+  const Occurrences occurrences = {ids.ids(), begin, 1, n, nullptr};
+  const UniqueIds unique = {begin + 2, numbers.value(), numbers.value() + n, keys.value(), nullptr};
+  Case dedup = CaseOf("distinct ids", drawn, ids, shape);
+  dedup.bytes = dedup.ids * DedupTraffic(shape).total();
+  dedup.run = [=] { return Dedup(device->stream, &device->memory, occurrences, unique); };
+  rounds->Add(std::move(dedup));
   return OkStatus();
 }
 
@@ -257,6 +289,7 @@ Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int
       const BatchShape shape = ShapeOf(*batch.value(), dim, "", table.load(), device->cache_bytes);
       if (hotness == 0) {
         SOK_RETURN_IF_ERROR(AddFindRows(device, table, drawn, *batch.value(), shape, &kept, &rounds.value()));
+        SOK_RETURN_IF_ERROR(AddDedup(device, drawn, *batch.value(), shape, &kept, &rounds.value()));
       }
       SOK_RETURN_IF_ERROR(AddLookups(device, table, drawn, *batch.value(), shape, &kept, &rounds.value()));
     }
