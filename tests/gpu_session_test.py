@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +13,7 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import kernels
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
@@ -117,14 +120,22 @@ def restored(device, optimizer, prefix):
             return before, model.contents.read(session)
 
 
-def devices_of(run, feed=None, session=None):
-    """The device type of each op of this library that ran, by name of the op."""
+def ops_of(run, feed=None, session=None):
+    """The ops that ran, as TensorFlow gave them to devices."""
     metadata = v1.RunMetadata()
     session.run(run, feed, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+    return [node for partition in metadata.partition_graphs for node in partition.node]
+
+
+def device_type(device):
+    return tf.DeviceSpec.from_string(device).device_type
+
+
+def devices_of(run, feed=None, session=None):
+    """The device type of each op of this library that ran, by name of the op."""
     return {
-        node.name: tf.DeviceSpec.from_string(node.device).device_type
-        for partition in metadata.partition_graphs
-        for node in partition.node
+        node.name: device_type(node.device)
+        for node in ops_of(run, feed, session)
         if node.op.startswith("Sok")
     }
 
@@ -329,6 +340,43 @@ def test_step_counters_are_on_the_host_beside_ordinary_variables():
             results.append([session.run([rows, step])[0] for _ in range(3)])
             results[-1].append(session.run(powers))
     same_bits(*results)
+
+
+def sent_to_the_host(run, feed=None, session=None):
+    """The tensors that a run copies from the GPU to the host, by name."""
+    return [
+        node.attr["tensor_name"].s.decode()
+        for node in ops_of(run, feed, session)
+        if node.op == "_Send"
+        and device_type(node.attr["send_device"].s.decode()) == "GPU"
+        and device_type(node.attr["recv_device"].s.decode()) == "CPU"
+    ]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("training", [True, False, "constant"])
+def test_constants_that_a_lookup_needs_on_the_host_do_not_come_from_the_gpu(training, ahead):
+    with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
+        with tf.device(GPU):
+            table = sok.EmbeddingVariable(name="clicks", dim=2)
+        keys = tf.SparseTensor(
+            v1.placeholder_with_default(np.zeros([1, 2], np.int64), [None, 2]),
+            v1.placeholder_with_default(np.ones([1], np.int64), [None]),
+            tf.constant([1, 1], tf.int64),
+        )
+        if training == "constant":
+            training = tf.constant(True)
+        with group.looking_ahead() if ahead else contextlib.nullcontext():
+            rows = group.lookup_group([group.SparseLookup(table, keys, "sum")], training=training)
+        initialize(session)
+        assert len(sent_to_the_host(rows, session=session)) == 1  # the rows
+        # Not every TensorFlow has kernels that would put constants on a plugin's GPU.
+        lookup = next(
+            op for op in session.graph.get_operations() if "dense_shapes" in graph_ops.inputs_of(op)
+        )
+        inputs = graph_ops.inputs_of(lookup)
+        for constant in (inputs["training"], *inputs["dense_shapes"]):
+            assert device_type(constant.device) == "CPU"
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])

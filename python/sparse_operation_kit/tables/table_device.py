@@ -122,6 +122,24 @@ def on_host(table: EmbeddingVariable) -> contextlib.AbstractContextManager[None]
     return on_host_of(table.handle)
 
 
+def number_on_host(table: EmbeddingVariable, value: Any) -> tf.Tensor:
+    """Returns an input that kernels need on the host. A constant gets a place on the CPU.
+
+    TensorFlow places a constant with the only op that reads it. On a GPU, each step would begin with a copy
+    to the host, and wait for it.
+
+    Args:
+      table: A table of the op that reads the input.
+      value: What `tf.convert_to_tensor` takes.
+    """
+    op = getattr(value, "op", None)  # a tensor of eager execution has none
+    known = tf.get_static_value(value) if op is not None and op.type == "Const" else None
+    if tf.executing_eagerly() or (tf.is_tensor(value) and known is None):
+        return tf.convert_to_tensor(value)
+    with on_host(table):
+        return tf.convert_to_tensor(value) if known is None else tf.constant(known, value.dtype)
+
+
 def _differ(one: str, other: str) -> bool:
     """Whether two devices with known types cannot be the same. A number that is left open may be any."""
     first, second = tf.DeviceSpec.from_string(one), tf.DeviceSpec.from_string(other)
