@@ -24,15 +24,18 @@ int64_t KeyIndex::BucketsFor(int64_t keys) const {
                            static_cast<int64_t>(std::ceil(static_cast<double>(keys) / max_load_ / kPlaces)));
 }
 
+// Tombstones make searches longer, like occupied places. They may take up half of the places that keys leave
+// free.
+bool KeyIndex::IsClean(int64_t keys) const {
+  return erased_ == 0 ||
+         static_cast<double>(keys + erased_) <= (1 + max_load_) / 2 * static_cast<double>(places());
+}
+
 Status KeyIndex::Reserve(cudaStream_t stream, int64_t keys) {
-  const auto room = static_cast<double>(places());
-  const bool has_room = static_cast<double>(keys) <= max_load_ * room;
-  // Places of erased keys make searches longer, like occupied ones. They may take up half of the places that
-  // keys leave free.
-  const bool is_clean = erased_ == 0 || static_cast<double>(keys + erased_) <= (1 + max_load_) / 2 * room;
-  if (has_room) {
+  if (static_cast<double>(keys) <= max_load_ * static_cast<double>(places())) {
+    if (!IsClean(keys)) TakeCount();
     // If there is no memory for this, searches stay slow.
-    if (!is_clean) (void)Rehash(stream, view_.buckets).ok();
+    if (!IsClean(keys)) (void)Rehash(stream, view_.buckets).ok();
     return OkStatus();
   }
   const int64_t wanted = BucketsFor(keys);
@@ -57,12 +60,47 @@ Status KeyIndex::Rehash(cudaStream_t stream, int64_t buckets) {
   memory_ = std::move(memory.value());
   view_ = next;
   erased_ = 0;
+  is_counted_ = false;
   return OkStatus();
 }
 
-void KeyIndex::CountErased(int64_t n) {
+void KeyIndex::CountErased(cudaStream_t stream, int64_t n) {
+  if (n == 0) return;
   size_ -= n;
   erased_ += n;
+  erased_since_count_ += n;
+  // A count reads a byte of each place. It pays if as many keys as were erased, and as many again, would need
+  // a clean index. Most erased keys leave a free place: without a count, all are taken for tombstones.
+  if (IsClean(size_ + 2 * n)) return;
+  is_counted_ = EnqueueCount(stream).ok();
+  if (is_counted_) erased_since_count_ = 0;
+}
+
+Status KeyIndex::EnqueueCount(cudaStream_t stream) {
+  if (count_ == nullptr) {
+    auto count = std::make_unique<TombstoneCount>();
+    StatusOr<PinnedBuffer<uint32_t>> on_host = PinnedBuffer<uint32_t>::Allocate(1);
+    SOK_RETURN_IF_ERROR(on_host.status());
+    count->on_host = std::move(on_host.value());
+    StatusOr<DeviceBuffer<uint32_t>> on_device = DeviceBuffer<uint32_t>::Allocate(allocator_, stream, 1);
+    SOK_RETURN_IF_ERROR(on_device.status());
+    count->on_device = std::move(on_device.value());
+    count_ = std::move(count);
+  }
+  uint32_t* const sum = count_->on_device.data();
+  count_->on_device.set_stream(stream);
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(sum, 0, sizeof(uint32_t), stream), "cannot clear a count");
+  SOK_RETURN_IF_ERROR(CountTombstones(stream, view_, sum));
+  SOK_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(count_->on_host.data(), sum, sizeof(uint32_t), cudaMemcpyDeviceToHost, stream),
+      "cannot copy a count from the device");
+  return count_->copied.Record(stream);
+}
+
+// It has usually arrived, as callers wait for the device between two calls.
+void KeyIndex::TakeCount() {
+  if (!is_counted_ || !count_->copied.IsDone()) return;
+  erased_ = std::min(erased_, static_cast<int64_t>(*count_->on_host.data()) + erased_since_count_);
 }
 
 }  // namespace sok

@@ -5,9 +5,12 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
+#include "cuda/base/event.h"
+#include "cuda/base/pinned.h"
 #include "cuda/index/key_index_view.h"
 
 namespace sok {
@@ -36,17 +39,31 @@ class KeyIndex {
 
   // Call it after InsertKeys with `n` keys, or an EraseKeys that found `n` keys, has been enqueued.
   void CountInserted(int64_t n) { size_ += n; }
-  void CountErased(int64_t n);
+  // CountErased also enqueues a count of the tombstones for a later Reserve, where that may save a rehash.
+  void CountErased(cudaStream_t stream, int64_t n);
 
   int64_t size() const { return size_; }  // keys
   int64_t bytes() const { return memory_.bytes(); }
   int64_t places() const { return static_cast<int64_t>(view_.buckets) * KeyIndexView::kPlaces; }
-  // The number of keys erased since their places were last freed: at least the number of such places.
+  // At least the number of tombstones: places of erased keys that were not free again at once.
   int64_t erased() const { return erased_; }
 
  private:
+  // A count of the tombstones on its way to the host.
+  struct TombstoneCount {
+    ~TombstoneCount() { (void)copied.Wait().ok(); }
+    DeviceBuffer<uint32_t> on_device;  // [1]
+    PinnedBuffer<uint32_t> on_host;    // [1]
+    Event copied;
+  };
+
   int64_t BucketsFor(int64_t keys) const;
+  // Whether tombstones are so few that `keys` keys are found as fast as without them.
+  bool IsClean(int64_t keys) const;
   Status Rehash(cudaStream_t stream, int64_t buckets);
+  Status EnqueueCount(cudaStream_t stream);
+  // Lowers erased_ to what a count says, if it has arrived.
+  void TakeCount();
 
   DeviceAllocator* allocator_;
   double max_load_;
@@ -54,6 +71,9 @@ class KeyIndex {
   KeyIndexView view_;
   int64_t size_ = 0;
   int64_t erased_ = 0;
+  std::unique_ptr<TombstoneCount> count_;
+  bool is_counted_ = false;  // whether a count is on its way, or has arrived
+  int64_t erased_since_count_ = 0;
 };
 
 // Keys of all tables of a group, ordered by table.
@@ -91,6 +111,9 @@ Status EraseKeys(cudaStream_t stream, const GroupKeys& keys, int64_t* rows);
 
 // Inserts all keys of `from` into `to`, which contains none of them and has room for them.
 Status CopyKeys(cudaStream_t stream, const KeyIndexView& from, const KeyIndexView& to);
+
+// Adds the number of tombstones, places whose digest says that their key was erased, to *sum, on the device.
+Status CountTombstones(cudaStream_t stream, const KeyIndexView& index, uint32_t* sum);
 
 }  // namespace sok
 

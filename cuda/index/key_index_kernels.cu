@@ -1,6 +1,7 @@
-#include <cuda/atomic>
+#include <algorithm>
 
 #include "cuda/base/launch.h"
+#include "cuda/index/insert_key.h"
 #include "cuda/index/key_index.h"
 
 namespace sok {
@@ -9,60 +10,11 @@ namespace {
 using key_index::DigestOf;
 using key_index::Found;
 using key_index::HashOf;
-using key_index::HomeOf;
 using key_index::kErased;
-using key_index::NextBucket;
-using key_index::ZeroBytes;
+using key_index::LoadDigests;
+using key_index::PlacesEqualTo;
 
 constexpr int kPlaces = KeyIndexView::kPlaces;
-
-// ---- Digests while several threads change them: words of 32 bits, each in one step. ----
-
-__device__ __forceinline__ uint32_t* WordsOf(const KeyIndexView& index, uint32_t bucket) {
-  return reinterpret_cast<uint32_t*>(index.digests + bucket);
-}
-
-__device__ __forceinline__ uint32_t LoadWord(uint32_t* word) {
-  return cuda::atomic_ref<uint32_t, cuda::thread_scope_device>(*word).load(cuda::std::memory_order_relaxed);
-}
-
-__device__ __forceinline__ uint4 LoadDigests(const KeyIndexView& index, uint32_t bucket) {
-  uint32_t* const words = WordsOf(index, bucket);
-  return {LoadWord(words), LoadWord(words + 1), LoadWord(words + 2), LoadWord(words + 3)};
-}
-
-// Takes a free place among the four of a word that had the digests `seen`. Returns it, or -1.
-__device__ __forceinline__ int TakePlace(uint32_t* word, uint32_t seen, uint32_t digest) {
-  // Empty places, and places of erased keys.
-  while (const uint32_t free = ZeroBytes(seen & 0xfefefefeu)) {
-    const int shift = (__ffs(static_cast<int>(free)) - 1) / 8 * 8;
-    const uint32_t taken = (seen & ~(0xffu << shift)) | digest << shift;
-    const uint32_t old = atomicCAS(word, seen, taken);
-    if (old == seen) return shift / 8;
-    seen = old;
-  }
-  return -1;
-}
-
-// Other threads may insert other keys in the same launch. Does nothing if all places are occupied.
-__device__ __forceinline__ void InsertKey(const KeyIndexView& index, int64_t key, int64_t row) {
-  const uint64_t hash = HashOf(key);
-  const uint32_t digest = DigestOf(hash);
-  uint32_t bucket = HomeOf(hash, index.buckets);
-  for (uint32_t searched = 0; searched < index.buckets; ++searched) {
-    for (int i = 0; i < 4; ++i) {
-      // Keys that are inserted at the same time, as a whole bucket is when an index grows, start at different
-      // words.
-      const int number = static_cast<int>(hash + i) & 3;
-      uint32_t* const word = WordsOf(index, bucket) + number;
-      const int place = TakePlace(word, LoadWord(word), digest);
-      if (place < 0) continue;
-      index.slots[static_cast<int64_t>(bucket) * kPlaces + number * 4 + place] = {key, row};
-      return;
-    }
-    bucket = NextBucket(bucket, index.buckets);
-  }
-}
 
 // Other threads may erase other keys in the same launch. Returns the row that the key had.
 __device__ __forceinline__ int64_t EraseKey(const KeyIndexView& index, int64_t key) {
@@ -122,7 +74,6 @@ __global__ void __launch_bounds__(kThreadsPerBlock) InsertKernel(Keys keys, cons
     const int64_t at = keys.At(i);
     const int64_t row = rows[at];
     if (row < 0) continue;
-    // In registers: otherwise the compiler must assume that atomic functions change it.
     const KeyIndexView index = keys.IndexOf(i);
     InsertKey(index, keys.Key(at), row);
   }
@@ -147,7 +98,25 @@ __global__ void __launch_bounds__(kThreadsPerBlock) CopyKeysKernel(KeyIndexView 
   }
 }
 
+// The most threads that count tombstones: each reads many buckets, so that few add to the sum.
+constexpr int64_t kMostCounters = 1 << 17;
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    CountTombstonesKernel(const uint4* digests, int64_t buckets, uint32_t* sum) {
+  uint32_t mine = 0;
+  for (int64_t bucket = ThreadOfGrid(); bucket < buckets; bucket += ThreadsOfGrid()) {
+    mine += __popc(PlacesEqualTo(digests[bucket], kErased * 0x01010101u));
+  }
+  mine = __reduce_add_sync(kAllLanes, mine);
+  if (threadIdx.x % kLanesOfWarp == 0 && mine > 0) atomicAdd(sum, mine);
+}
+
 }  // namespace
+
+Status CountTombstones(cudaStream_t stream, const KeyIndexView& index, uint32_t* sum) {
+  return Launch("CountTombstones", stream, ShapeFor(std::min<int64_t>(index.buckets, kMostCounters)),
+                CountTombstonesKernel, index.digests, static_cast<int64_t>(index.buckets), sum);
+}
 
 Status CopyKeys(cudaStream_t stream, const KeyIndexView& from, const KeyIndexView& to) {
   const int64_t places = static_cast<int64_t>(from.buckets) * kPlaces;

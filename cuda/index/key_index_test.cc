@@ -56,7 +56,7 @@ class KeyIndexTest : public testing::Test {
     EXPECT_TRUE(EraseKeys(nullptr, index->view(), device_keys.data(), keys.size(), rows.data()).ok());
     int64_t erased = 0;
     for (const int64_t key : keys) erased += map->erase(key);
-    index->CountErased(erased);
+    index->CountErased(nullptr, erased);
     return rows.Fetch();
   }
 

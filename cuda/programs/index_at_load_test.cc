@@ -94,7 +94,7 @@ TEST_P(IndexAtLoadTest, FindsInsertsAndErases) {
     ASSERT_TRUE(EraseKeys(nullptr, index.view(), keys.data(), half, rows.data()).ok());
     const std::vector<int64_t> erased = rows.Fetch();
     for (int64_t i = 0; i < half; ++i) ASSERT_EQ(erased[i], first + i);
-    index.CountErased(half);
+    index.CountErased(nullptr, half);
     ExpectRows(index, first, n, kPresent, [&](int64_t i) { return i < first + half ? kAbsentRow : i; });
   });
   ForPieces([&](int64_t first, int64_t n) { Insert(&index, first, n / 2); });

@@ -24,7 +24,7 @@ std::vector<std::pair<std::string, double>> BytesPerId(int64_t dim) {
   std::vector<std::pair<std::string, double>> kernels = {
       {"distinct ids: `ClaimKernel`, `FlagTileKernel`, `NumberKernel`", DedupTraffic(batch).total()},
       {"rows of keys: `FindRowsKernel`", FindTraffic(batch.load, batch.absent).total()},
-      {"new rows, 5 %: `ListKernel` to `SpreadKernel`", NewRowsTraffic(batch).total()},
+      {"new rows, 5 %: `ListKernel`, `MakeRowsKernel`", NewRowsTraffic(batch).total()},
       {"rows copied: `WriteOutputs`", GatherTraffic(batch).total()},
       {"rows pooled: `WriteOutputs`", PoolTraffic(batch).total()},
       {"segments: radix sort, `BeginsKernel`", SegmentsTraffic(batch).total()},

@@ -97,34 +97,27 @@ inline Traffic FindTraffic(double load, double absent, double unique = 1) {
   return {kKeyBytes + unique * search, kKeyBytes};
 }
 
-// InsertKeys, for each new key: the key and the row in order; the digests of buckets up to the first with a
-// free place, as a search for an absent key reads them; the digest's word, changed in place; and the slot,
-// half a sector, which the cache completes before it writes it back.
+// InsertKey, for each new key: the digests of buckets up to the first with a free place, as a search for an
+// absent key reads them; the digest's word, changed in place; and the slot, half a sector, which the cache
+// completes before it writes it back.
 inline Traffic InsertTraffic(double load) {
   const double digests = 1 + (ProbesAtLoad(load).absent - 1) / 2;
-  return {2 * kKeyBytes + kSectorBytes * (digests + 1), kSectorBytes * 2};
+  return {kSectorBytes * (digests + 1), kSectorBytes * 2};
 }
 
 // --- New rows ---
 
-// StartRows, for each new row: key and row in order, the record written.
-inline Traffic StartRowTraffic(const BatchShape& batch) {
-  return {2 * kKeyBytes, SectorsOf(RecordBytes(batch), RecordStride(batch))};
-}
-
-// What follows a search that found no row, for each distinct id. All of them: the list of those without a
-// row reads the row numbers (flags of 8 bytes for 32 ids). Each new key: its number is listed (4); the key is
-// collected (number and key read, key written); it gets a row (key read; the row's key, its state, and the
-// row number written: neighbours, as new rows have consecutive numbers); it is inserted; the record starts;
-// and the row number goes back to its place in the batch (number and row read, row written).
+// What follows a search that found no row, for each distinct id. All of them: the list of those without a row
+// reads the row numbers (flags of 8 bytes for 32 ids). Each new key: its number is listed (4); MakeRowsKernel
+// reads number and key, writes the row's key, its state and the row number (neighbours, as new rows have
+// consecutive numbers), and the row number in its place in the batch; it inserts the key, and writes the
+// record.
 inline Traffic NewRowsTraffic(const BatchShape& batch) {
   const Traffic list = {kKeyBytes + 8.0 / 32, 8.0 / 32};
   const Traffic listed = {0, kNumberBytes};
-  const Traffic collected = {kNumberBytes + kKeyBytes, kKeyBytes};
-  const Traffic given = {kKeyBytes + 4, kKeyBytes + 4 + kKeyBytes};
-  const Traffic spread = {kNumberBytes + kKeyBytes, kKeyBytes};
-  return list + batch.absent * (listed + collected + given + InsertTraffic(batch.load) +
-                                StartRowTraffic(batch) + spread);
+  const Traffic given = {kNumberBytes + kKeyBytes + 4, kKeyBytes + 4 + 2 * kKeyBytes};
+  const Traffic record = {0, SectorsOf(RecordBytes(batch), RecordStride(batch))};
+  return list + batch.absent * (listed + given + InsertTraffic(batch.load) + record);
 }
 
 // Find-or-insert of distinct ids, for each distinct id.

@@ -356,7 +356,7 @@ Status DeviceTable::ReserveErase(cudaStream_t stream, int64_t n) {
 Status DeviceTable::EraseRowsOf(cudaStream_t stream, int64_t* rows, int64_t n, int64_t* keys) {
   if (n == 0) return OkStatus();
   SOK_RETURN_IF_ERROR(Named(EraseRows(stream, directory_, rows, n, keys)));
-  directory_.CountErased(n);
+  directory_.CountErased(stream, n);
   num_erased_ += n;
   return Named(changes_.MarkErased(stream, rows, keys, n));
 }

@@ -77,7 +77,7 @@ Status DeviceWaiting::FindPlaces(cudaStream_t stream, DeviceAllocator* scratch, 
 Status DeviceWaiting::ErasePlaces(cudaStream_t stream, int64_t* places, int64_t n, int64_t* keys) {
   if (n == 0) return OkStatus();
   SOK_RETURN_IF_ERROR(EraseRows(stream, directory_, places, n, keys));
-  directory_.CountErased(n);
+  directory_.CountErased(stream, n);
   return changes_.MarkErased(stream, places, keys, n);
 }
 

@@ -14,12 +14,6 @@ struct IsAbsent {
   __device__ bool operator()(int64_t u) const { return rows[u] == kAbsentRow; }
 };
 
-// The row for the `i`-th new key of a table.
-__device__ __forceinline__ int64_t RowToGive(const RowSource& source, int64_t i) {
-  return i < source.num_free ? source.directory.free_rows[source.num_free - 1 - i]
-                             : source.row_limit + i - source.num_free;
-}
-
 __global__ void __launch_bounds__(kThreadsPerBlock) GiveRowsKernel(NewRows new_rows) {
   for (int64_t k = ThreadOfGrid(); k < new_rows.count; k += ThreadsOfGrid()) {
     const int t = PartOf(new_rows.begin, new_rows.tables, k);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cc/base/host_device.h"
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/table/key_directory.h"
@@ -22,6 +23,11 @@ struct RowSource {
   int64_t num_free = 0;
   int64_t row_limit = 0;
 };
+// The row for the `i`-th new key.
+SOK_HOST_DEVICE int64_t RowToGive(const RowSource& source, int64_t i) {
+  return i < source.num_free ? source.directory.free_rows[source.num_free - 1 - i]
+                             : source.row_limit + i - source.num_free;
+}
 inline RowSource SourceOf(const KeyDirectory& directory) {
   return {directory.view(), directory.num_free(), directory.row_limit()};
 }

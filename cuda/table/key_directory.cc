@@ -15,10 +15,10 @@ void KeyDirectory::CountGiven(int64_t n) {
   index_.CountInserted(n);
 }
 
-void KeyDirectory::CountErased(int64_t n) {
+void KeyDirectory::CountErased(cudaStream_t stream, int64_t n) {
   num_free_ += n;
   has_erased_ = has_erased_ || n > 0;
-  index_.CountErased(n);
+  index_.CountErased(stream, n);
 }
 
 }  // namespace sok

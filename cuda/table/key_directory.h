@@ -77,7 +77,7 @@ class KeyDirectory {
 
   // Call these after enqueuing kernels that give rows to `n` keys, or that free `n` rows.
   void CountGiven(int64_t n);
-  void CountErased(int64_t n);
+  void CountErased(cudaStream_t stream, int64_t n);
 
  private:
   KeyIndex index_;

@@ -212,7 +212,7 @@ class KeyDirectoryTest : public testing::Test {
     EXPECT_TRUE(directory.ReserveErase(nullptr, erased).ok());
     DeviceArray<int64_t> erased_keys(Ids(erased, -9));
     EXPECT_TRUE(EraseRows(nullptr, directory, distinct.data(), erased, erased_keys.data()).ok());
-    directory.CountErased(erased);
+    directory.CountErased(nullptr, erased);
     Ids erased_rows = distinct.Fetch();
     erased_rows.resize(erased);
     return {erased_rows, erased_keys.Fetch()};

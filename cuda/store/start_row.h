@@ -1,0 +1,59 @@
+// The initial contents of a row in kernels. Only .cu files include this header.
+#ifndef SOK_CUDA_STORE_START_ROW_H_
+#define SOK_CUDA_STORE_START_ROW_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/initializers/initializer.h"
+#include "cuda/base/floats.h"
+#include "cuda/store/row_store_view.h"
+
+namespace sok {
+
+// From what a new row's contents are computed, the same for all lanes that write them.
+struct RowStart {
+  float* record = nullptr;
+  const float* given = nullptr;  // the given row, if the initializer has some
+  uint64_t state = 0;            // otherwise, of the random numbers
+};
+
+__device__ __forceinline__ RowStart StartOf(const RowStoreView& store, const Initializer& initializer,
+                                            int64_t key, int64_t row) {
+  if (initializer.kind == InitializerKind::kGiven) {
+    return {store.Record(row), GivenRow(initializer, store.dim, key), 0};
+  }
+  return {store.Record(row), nullptr, InitialRowState(initializer, key)};
+}
+
+// Float `c` of a new record; 0 in its padding. Inlined, the rarer distributions would take too many
+// registers.
+__device__ __attribute__((noinline)) inline float StartValue(const RowStoreView& store,
+                                                             const Initializer& initializer,
+                                                             const RowStart& start, int64_t c) {
+  if (c >= store.dim) return c < store.width ? store.fills[c - store.dim] : 0.0f;
+  return start.given == nullptr ? ValueFromBits(initializer, ColumnBits(start.state, c)) : start.given[c];
+}
+
+// Writes the record by `lanes` lanes, of which this is number `lane`: four floats at a time, which may
+// include padding.
+__device__ __forceinline__ void WriteStart(const RowStoreView& store, const Initializer& initializer,
+                                           const RowStart& start, int lane, int lanes) {
+  // The usual distribution is computed here. As its kind is a constant, the others need no registers.
+  const Initializer uniform(InitializerKind::kUniform, initializer.a, initializer.b, 0);
+  const int64_t uniforms = initializer.kind == InitializerKind::kUniform ? store.dim : 0;
+  for (int64_t c = int64_t{4} * lane; c < store.width; c += int64_t{4} * lanes) {
+    Floats<4> values;
+    if (c + 4 <= uniforms) {
+      for (int k = 0; k < 4; ++k) values.v[k] = ValueFromBits(uniform, ColumnBits(start.state, c + k));
+    } else {
+      for (int k = 0; k < 4; ++k) values.v[k] = StartValue(store, initializer, start, c + k);
+    }
+    StoreFloats(values, start.record + c);
+  }
+}
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_STORE_START_ROW_H_
