@@ -82,13 +82,26 @@ __device__ __forceinline__ void CheckIndex(const GroupView& group, const InputVi
   }
 }
 
+// Flags a lookup with a long bag. kIdsOfLongBag ids of one bag follow one another, so that two of them are at
+// adjacent multiples of half as many: only those are compared.
+__device__ __forceinline__ void LookForLongBag(const InputView& lookup, int64_t j, int64_t given,
+                                               unsigned* flags) {
+  constexpr int64_t kHalf = kIdsOfLongBag / 2;
+  if (j % kHalf != 0 || j == 0) return;
+  const int64_t before = GivenPosition(lookup, j - kHalf);
+  if (BagWithin(lookup, given) == BagWithin(lookup, before)) *flags |= kHasLongBag;
+}
+
 // Handles the j-th id of a lookup: checks the id's inputs, and writes its occurrence's entries.
 template <typename Places>
 __device__ __forceinline__ void TakeId(const GroupView& group, const InputView& lookup, const Places& places,
                                        int64_t j, unsigned* flags) {
   const int64_t given = GivenPosition(lookup, j);
   const int64_t id = lookup.first_id + j;
-  if (lookup.layout == IdLayout::kSparse) CheckIndex(group, lookup, given, flags);
+  if (lookup.layout == IdLayout::kSparse) {
+    CheckIndex(group, lookup, given, flags);
+    LookForLongBag(lookup, j, given, flags);
+  }
   float weight = 1.0f;
   if (lookup.weighted) {
     weight = lookup.input.weights[given];
@@ -157,7 +170,9 @@ __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group
   for (int64_t bag = first + threadIdx.x; bag < end; bag += kThreadsPerBlock) {
     CheckSplit(group, lookup, bag);
     if (lookup.may_be_one_each && lookup.input.row_splits[bag] != bag) flags |= kNotOneEach;
-    lookup.bag_begin[bag] = static_cast<int32_t>(places.Before(lookup.first_id + SplitWithin(lookup, bag)));
+    const int64_t split = SplitWithin(lookup, bag);
+    if (bag > 0 && split - SplitWithin(lookup, bag - 1) >= kIdsOfLongBag) flags |= kHasLongBag;
+    lookup.bag_begin[bag] = static_cast<int32_t>(places.Before(lookup.first_id + split));
   }
   ReportFlags(group, l, flags);
 }

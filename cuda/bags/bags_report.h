@@ -42,6 +42,10 @@ struct BagErrorWord {
 // Bits of a lookup's flags.
 constexpr unsigned kUnsorted = 1;    // its indices are not in order
 constexpr unsigned kNotOneEach = 2;  // some bag b does not consist of id b alone
+constexpr unsigned kHasLongBag = 4;  // some bag may have kIdsOfLongBag ids or more
+
+// kLongBag of cuda/pooling/pool.h.
+constexpr int64_t kIdsOfLongBag = 1024;
 
 // The words of a group of tables and lookups, on the device or copied to the host. Lookups are in the order
 // of their occurrences.

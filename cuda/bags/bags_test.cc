@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -207,7 +208,15 @@ void ExpectAsReference(const GroupBags& bags, const std::vector<LookupArrays>& g
       EXPECT_EQ(lookup.unsorted, group[l].spec.layout == IdLayout::kSparse && !Rises(group[l]));
       const ReferenceBagList expected = ReferenceBags(group[l]);
       ASSERT_TRUE(BagsOf(host, lookup) == expected);
-      for (const auto& bag : expected) before += static_cast<int64_t>(bag.size());
+      int64_t longest = 0;
+      for (const auto& bag : expected) {
+        before += static_cast<int64_t>(bag.size());
+        longest = std::max(longest, static_cast<int64_t>(bag.size()));
+      }
+      const bool must_report = lookup.pooled && longest >= kIdsOfLongBag;
+      EXPECT_TRUE(lookup.has_long_bag || !must_report);
+      // With weights, ids may have been left out.
+      EXPECT_FALSE(lookup.has_long_bag && !lookup.weighted && longest <= kIdsOfLongBag / 2);
       EXPECT_EQ(lookup.end, before);
     }
     table_begin.push_back(before);
@@ -291,6 +300,21 @@ TEST_F(BagsTest, SizesAroundThoseOfTiles) {
     }
     group.push_back(Large(n, n / 3 + 1, true, false, 3));
     ExpectReference(group);
+  }
+}
+
+TEST_F(BagsTest, LongBagsAreReported) {
+  for (const int64_t first : {0, 1, 511, 512, 513, 1500}) {
+    for (const int64_t length : {512, 1023, 1024, 1500}) {
+      SCOPED_TRACE(testing::Message() << length << " ids after " << first);
+      const std::vector<int64_t> ids(first + length + 7, 5);
+      std::vector<int64_t> rows(first, 0);
+      std::iota(rows.begin(), rows.end(), 0);
+      rows.insert(rows.end(), length, 2000);
+      rows.insert(rows.end(), 7, 2001);
+      ExpectReference(
+          {RaggedArrays({0, first, first + length, first + length + 7}, ids), SparseArrays(2002, rows, ids)});
+    }
   }
 }
 

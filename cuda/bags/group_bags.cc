@@ -308,6 +308,7 @@ Status GroupBags::TakeReport(cudaStream_t stream, RoundTrip* round_trip, const B
     lookup.begin = host.lookup_begin()[i];
     lookup.end = host.lookup_begin()[i + 1];
     lookup.unsorted = (flags & kUnsorted) != 0;
+    lookup.has_long_bag = (flags & kHasLongBag) != 0;
     lookup.one_each = MayBeOneEach(input.specs[l], input.inputs[l]) && (flags & kNotOneEach) == 0;
     needs_sort_ = needs_sort_ || (lookup.unsorted && is_sorted_[l] == 0);
   }

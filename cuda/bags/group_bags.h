@@ -44,8 +44,9 @@ struct BagsOfLookup {
   // Set by TakeReport: the lookup's occurrences are [begin, end) of the group's.
   int64_t begin = 0;
   int64_t end = 0;
-  bool unsorted = false;  // the indices of its ids are not in order
-  bool one_each = false;  // pooled without weights, and bag b consists of the caller's id b alone
+  bool unsorted = false;      // the indices of its ids are not in order
+  bool one_each = false;      // pooled without weights, and bag b consists of the caller's id b alone
+  bool has_long_bag = false;  // some bag may have kIdsOfLongBag ids or more, with those that are left out
 };
 
 // All lookups of a group in one step. The group's occurrences are the ids that are in bags: ordered by table,

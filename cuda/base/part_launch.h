@@ -82,8 +82,7 @@ __device__ __forceinline__ const Part& PartOfBlock(const PartBatch<Part>& batch)
 class LaneGroup {
  public:
   __device__ explicit LaneGroup(const PartPlace& place)
-      : LaneGroup(place.lanes_log2, (blockIdx.x - place.first_block) * kThreadsPerBlock >> place.lanes_log2) {
-  }
+      : LaneGroup(place.lanes_log2, (blockIdx.x - place.first_block) * blockDim.x >> place.lanes_log2) {}
   // A group of this many lanes within one that works on `item`.
   __device__ LaneGroup(int lanes_log2, const LaneGroup& outer) : LaneGroup(lanes_log2, 0) {
     item_ = outer.item_;
@@ -121,12 +120,13 @@ class LaneGroup {
 template <typename Part>
 class PartLauncher {
  public:
-  PartLauncher(const char* what, cudaStream_t stream, void (*kernel)(PartBatch<Part>))
-      : what_(what), stream_(stream), kernel_(kernel) {}
+  PartLauncher(const char* what, cudaStream_t stream, void (*kernel)(PartBatch<Part>),
+               int threads_per_block = kThreadsPerBlock)
+      : what_(what), stream_(stream), kernel_(kernel), shape_{0, threads_per_block, 0} {}
 
   // A part of `items` items. A block of this part needs `shared_bytes` bytes of dynamic shared memory.
   Status Add(Part part, int64_t items, int lanes_log2, int64_t shared_bytes = 0) {
-    const int64_t per_block = kThreadsPerBlock >> lanes_log2;
+    const int64_t per_block = shape_.threads >> lanes_log2;
     const int64_t blocks = (items + per_block - 1) / per_block;
     if (blocks == 0) return OkStatus();
     if (batch_.parts == PartBatch<Part>::kCapacity || shape_.blocks + blocks > kMaxLaunchBlocks) {
@@ -142,7 +142,8 @@ class PartLauncher {
   // Launches what was added.
   Status Launch() {
     const Status status = sok::Launch(what_, stream_, shape_, kernel_, batch_);
-    shape_ = {0, kThreadsPerBlock, 0};
+    shape_.blocks = 0;
+    shape_.shared_bytes = 0;
     batch_.parts = 0;
     return status;
   }
@@ -153,7 +154,7 @@ class PartLauncher {
   const char* what_;
   cudaStream_t stream_;
   void (*kernel_)(PartBatch<Part>);
-  LaunchShape shape_ = {0, kThreadsPerBlock, 0};
+  LaunchShape shape_;
   PartBatch<Part> batch_;
 };
 

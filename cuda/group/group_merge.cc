@@ -2,6 +2,7 @@
 
 #include "cuda/base/device_buffer.h"
 #include "cuda/dedup/dedup.h"
+#include "cuda/pooling/pool.h"
 
 namespace sok {
 
@@ -88,7 +89,7 @@ StatusOr<bool> GroupMerge::Take(const int64_t* words) {
 OccurrenceRows OccurrenceRowsOf(const MergedGroup& group, int t, const DeviceTable& table,
                                 const int64_t* keys) {
   OccurrenceRows ids;
-  ids.inverse = group.inverse.data();
+  if (group.is_merged) ids.inverse = group.inverse.data();
   ids.rows = group.rows_to_read();
   ids.table = table.rows();
   ids.may_be_absent = group.may_be_absent[static_cast<size_t>(t)] != 0;

@@ -13,7 +13,8 @@ namespace sok {
 // The rows that a group's occurrences read: occurrence i reads the row of distinct id inverse[i]. Occurrences
 // are numbered consecutively over the group.
 struct OccurrenceRows {
-  const int32_t* inverse = nullptr;  // [occurrences of the group]
+  // [occurrences of the group]; null if each occurrence is a distinct id, with its number.
+  const int32_t* inverse = nullptr;
   // For each distinct id its row number or a reference to its row (cc/table/row_reference.h); negative if it
   // has no row.
   const int64_t* rows = nullptr;
@@ -35,7 +36,8 @@ struct BagsView {
   int64_t first = 0;               // the lookup's first occurrence
   int64_t bags = 0;
   Combiner combiner = Combiner::kSum;
-  int32_t occurrences = 0;  // of all bags; used for outputs only
+  // Of all bags, or 0 if none of them is long (pool.h); used for outputs only.
+  int32_t occurrences = 0;
 
   bool pooled() const { return begin != nullptr; }
 };

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "cc/lookup/divisor.h"
 #include "cuda/base/dynamic_shared.h"
 #include "cuda/base/floats.h"
@@ -10,18 +12,36 @@ namespace {
 
 // The number of consecutive rows that a group of lanes copies together if nothing is pooled, so that it waits
 // for all of them at once.
-constexpr int64_t kGatheredRows = 4;
+constexpr int kGatheredRows = 4;
 
-// The number of records that a group of lanes stages at a time: at least the most rows that are added before
-// the eights.
+// The number of rows of a bag that a group of lanes reads at a time. It divides 8, because rows are added in
+// eights. With more, the threads of a multiprocessor would wait for as many bytes as its L1 cache has, and
+// evict the rows of frequent ids.
+constexpr int kRowsAtOnce = 4;
+
+// The number of records that a group of lanes stages at a time, a multiple of kRowsAtOnce.
 constexpr int kStagedRecords = 16;
+
+// The threads of a block, which stays until its longest bag is summed: with few, few wait for it.
+constexpr int kOutputThreads = 64;
+
+// What a lookup does with rows. Each has a kernel of its own, which needs fewer registers than one for all.
+struct Copies {
+  static bool Does(const BagsView& bags) { return !bags.pooled(); }
+};
+struct Sums {
+  static bool Does(const BagsView& bags) { return bags.pooled() && bags.weights == nullptr; }
+};
+struct WeightedSums {
+  static bool Does(const BagsView& bags) { return bags.pooled() && bags.weights != nullptr; }
+};
 
 // The number of resident blocks to compile for: more blocks wait for more rows at once. Initial values need
 // more registers than that many blocks would leave.
 template <int kWidth, bool kMayBeAbsent>
-constexpr int kResidentOutputs = kMayBeAbsent  ? 2
-                                 : kWidth == 4 ? 5
-                                               : 4;
+constexpr int kResidentOutputs = kMayBeAbsent  ? 8
+                                 : kWidth == 4 ? 20
+                                               : 16;
 
 struct PoolPart {
   LookupOutput lookup;
@@ -30,12 +50,12 @@ struct PoolPart {
 };
 
 // The sum over the rows of a bag, computed by a group of lanes, each for a few adjacent columns. A lane reads
-// several rows at a time, so that it waits for all of them at once, and adds them in the order that
-// PoolForward documents.
+// kRowsAtOnce rows at a time, so that it waits for all of them at once, and adds them in the order that
+// PoolForward documents. The groups of a warp take the same steps, whatever the lengths of their bags.
 //
 // A row's address takes three loads that depend on one another. The lanes share that work: each finds the
 // records of some occurrences and stages them in shared memory.
-template <int kWidth, bool kMayBeAbsent>
+template <int kWidth, bool kMayBeAbsent, bool kMerged>
 class BagSum {
  public:
   // `records` is the group's shared memory, [kStagedRecords].
@@ -47,90 +67,92 @@ class BagSum {
         records_(records),
         sum_(EmptySum<kWidth>()) {}
 
-  // The output of the bag of occurrences [begin, end). All lanes of the group must call it.
-  __device__ Floats<kWidth> Pool(int32_t begin, int32_t end) {
-    if (begin == end) return EqualFloats<kWidth>(0.0f);
-    return bags_.weights == nullptr ? Unweighted(begin, end) : Weighted(begin, end);
-  }
-
- private:
+  // The output of the bag of occurrences [begin, end). All lanes of the group must call it. A step adds to a
+  // term: one of all rows before the eights, then one of each eight. A complete term is added to the sum.
   __device__ Floats<kWidth> Unweighted(int32_t begin, int32_t end) {
-    const auto before = static_cast<int32_t>(RowsBeforeEights(end - begin));
-    // As many eights as fit after the rows that are added one by one.
-    int32_t stop = Stage(begin, end, before + (kStagedRecords - before) / 8 * 8);
-    AddOneByOne<false>(begin, begin + before);
-    int32_t i = begin + before;
-    while (true) {
-      for (; i < stop; i += 8) AddEight(i);
-      if (i == end) break;
-      stop = Stage(i, end, kStagedRecords);
-    }
+    if (begin == end) return EqualFloats<kWidth>(0.0f);
+    const auto in_eights = static_cast<int32_t>(end - begin - RowsBeforeEights(end - begin));
+    Floats<kWidth> term = EmptySum<kWidth>();
+    ForSteps(begin, end, [&](int32_t i, const Rows& rows) {
+      for (int k = 0; k < kRowsAtOnce; ++k) AddTo(rows.of[k], &term);
+      const int32_t left = end - i - kRowsAtOnce;
+      if (left % 8 != 0 || left > in_eights) return;
+      AddTo(term, &sum_);
+      term = EmptySum<kWidth>();
+    });
     FinishUnweighted(bags_.combiner, end - begin, &sum_);
     return sum_;
   }
 
+  // The same for a bag with weights, whose rows are added one after another.
   __device__ Floats<kWidth> Weighted(int32_t begin, int32_t end) {
-    for (int32_t i = begin; i < end;) {
-      const int32_t stop = Stage(i, end, kStagedRecords);
-      AddOneByOne<true>(i, stop);
-      i = stop;
-    }
-    FinishWeighted(bags_.combiner, divisor_sum_, &sum_);
+    if (begin == end) return EqualFloats<kWidth>(0.0f);
+    float divisor_sum = 0.0f;
+    ForSteps(begin, end, [&](int32_t i, const Rows& rows) {
+      for (int k = 0; k < kRowsAtOnce; ++k) {
+        if (i + k < begin) continue;
+        const float weight = bags_.weights[i + k];
+        AddScaledTo(weight, rows.of[k], &sum_);
+        divisor_sum += DivisorTerm(bags_.combiner, weight);
+      }
+    });
+    FinishWeighted(bags_.combiner, divisor_sum, &sum_);
     return sum_;
   }
 
-  // Stages the records of occurrences [begin, stop), at most `most` of those up to `end`; returns `stop`.
-  __device__ int32_t Stage(int32_t begin, int32_t end, int32_t most) {
-    const int32_t stop = end - begin > most ? begin + most : end;
-    group_.Sync();
-    for (int32_t i = group_.lane(); i < stop - begin; i += group_.lanes()) {
-      records_[i] = RecordOf<kMayBeAbsent>(ids_, begin + i);
-    }
-    group_.Sync();
-    staged_ = begin;
-    return stop;
-  }
+ private:
+  struct Rows {
+    Floats<kWidth> of[kRowsAtOnce];
+  };
 
-  template <bool kWeighted>
-  __device__ void AddOneByOne(int32_t begin, int32_t end) {
-    int32_t i = begin;
-    for (; end - i >= 8; i += 8) AddInOrder<kWeighted, 8>(i);
-    if (end - i >= 4) i += AddInOrder<kWeighted, 4>(i);
-    if (end - i >= 2) i += AddInOrder<kWeighted, 2>(i);
-    if (i < end) AddInOrder<kWeighted, 1>(i);
-  }
-
-  template <int kRows>
-  __device__ __forceinline__ void Read(int32_t first, Floats<kWidth> (&rows)[kRows]) const {
-    for (int k = 0; k < kRows; ++k) {
-      const float* const record = records_[first + k - staged_];
-      rows[k] = ReadRecord<kWidth, kMayBeAbsent>(ids_, record, first + k, column_);
+  // Calls add(i, rows) with the rows of kRowsAtOnce occurrences from `i` on, in steps of which the last one
+  // ends at `end`. What is before `begin` counts as -0, which changes no sum.
+  template <typename Add>
+  __device__ __forceinline__ void ForSteps(int32_t begin, int32_t end, const Add& add) {
+    const int32_t first = end - (end - begin + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
+    for (int32_t i = first; i < end; i += kRowsAtOnce) {
+      const int32_t at = (i - first) % kStagedRecords;
+      if (at == 0) Stage(i, begin, end);
+      Rows rows;
+      for (int k = 0; k < kRowsAtOnce; ++k) {
+        rows.of[k] = EmptySum<kWidth>();
+        if (i + k < begin) continue;
+        rows.of[k] = ReadRecord<kWidth, kMayBeAbsent>(ids_, records_[at + k], i + k, column_);
+      }
+      add(i, rows);
     }
   }
 
-  // Adds kRows rows one after another; returns their number.
-  template <bool kWeighted, int kRows>
-  __device__ __forceinline__ int AddInOrder(int32_t first) {
-    Floats<kWidth> rows[kRows];
-    Read(first, rows);
-    for (int k = 0; k < kRows; ++k) {
-      if constexpr (kWeighted) {
-        const float weight = bags_.weights[first + k];
-        AddScaledTo(weight, rows[k], &sum_);
-        divisor_sum_ += DivisorTerm(bags_.combiner, weight);
-      } else {
-        AddTo(rows[k], &sum_);
+  // Stages the records of kStagedRecords occurrences from `i` on, of those in [begin, end). A lane finds as
+  // many at once as it has to.
+  __device__ __forceinline__ void Stage(int32_t i, int32_t begin, int32_t end) {
+    group_.Sync();
+    if (group_.lanes() >= kStagedRecords) {
+      StageSome<1>(i, group_.lane(), begin, end);
+    } else if (2 * group_.lanes() == kStagedRecords) {
+      StageSome<2>(i, group_.lane(), begin, end);
+    } else {
+      for (int at = group_.lane(); at < kStagedRecords && i + at < end; at += 4 * group_.lanes()) {
+        StageSome<4>(i, at, begin, end);
       }
     }
-    return kRows;
+    group_.Sync();
   }
 
-  // Adds the sum of eight rows.
-  __device__ __forceinline__ void AddEight(int32_t first) {
-    Floats<kWidth> rows[8];
-    Read(first, rows);
-    for (int k = 1; k < 8; ++k) AddTo(rows[k], &rows[0]);
-    AddTo(rows[0], &sum_);
+  // Stages number `at` of these records, and the next kCount - 1 of this lane. Instead of occurrences beyond
+  // the bag it finds its first or its last one, so that there is no branch.
+  template <int kCount>
+  __device__ __forceinline__ void StageSome(int32_t i, int at, int32_t begin, int32_t end) {
+    int32_t occurrences[kCount];
+    const float* records[kCount];
+    for (int k = 0; k < kCount; ++k) {
+      const int32_t occurrence = i + at + k * group_.lanes();
+      occurrences[k] = occurrence < begin ? begin : occurrence < end ? occurrence : end - 1;
+    }
+    FindRecords<kMayBeAbsent, kMerged>(ids_, occurrences, records);
+    for (int k = 0; k < kCount; ++k) {
+      if (at + k * group_.lanes() < kStagedRecords) records_[at + k * group_.lanes()] = records[k];
+    }
   }
 
   const OccurrenceRows& ids_;
@@ -138,50 +160,60 @@ class BagSum {
   const LaneGroup& group_;
   const int32_t column_;
   const float** const records_;
-  int32_t staged_ = 0;  // the occurrence of records_[0]
   Floats<kWidth> sum_;
-  float divisor_sum_ = 0.0f;
 };
 
-template <int kWidth, bool kMayBeAbsent>
-__device__ void CopyRows(const LookupOutput& lookup, int64_t first, int64_t column) {
+// Copies kGatheredRows rows from number `first` of the output on, or those that are left.
+template <int kWidth, bool kMayBeAbsent, bool kMerged>
+__device__ __forceinline__ void CopyRows(const LookupOutput& lookup, int64_t first, int64_t column) {
   const int64_t left = lookup.bags.bags - first;
+  const auto first_occurrence = static_cast<int32_t>(lookup.bags.first + first);
   const OutputRows& output = lookup.output;
+  int32_t occurrences[kGatheredRows];
+  const float* records[kGatheredRows];
   Floats<kWidth> rows[kGatheredRows];
-  for (int64_t k = 0; k < kGatheredRows; ++k) {
-    if (k < left) {
-      rows[k] = ReadRow<kWidth, kMayBeAbsent>(lookup.ids, lookup.bags.first + first + k, column);
-    }
+  for (int k = 0; k < kGatheredRows; ++k) occurrences[k] = first_occurrence + (k < left ? k : 0);
+  FindRecords<kMayBeAbsent, kMerged>(lookup.ids, occurrences, records);
+  for (int k = 0; k < kGatheredRows; ++k) {
+    rows[k] = ReadRecord<kWidth, kMayBeAbsent>(lookup.ids, records[k], occurrences[k], column);
   }
-  for (int64_t k = 0; k < kGatheredRows; ++k) {
+  for (int k = 0; k < kGatheredRows; ++k) {
     if (k < left) StoreFloats(rows[k], output.data + (first + k) * output.stride + column);
   }
 }
 
+// Writes the columns from `column` on of the output row of bag number `bag`, unless the bag is long. All
+// lanes of the group must call it.
+template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
+__device__ __forceinline__ void PoolBag(const LookupOutput& lookup, const LaneGroup& group, int64_t bag,
+                                        int64_t column) {
+  const int64_t dim = lookup.ids.table.dim;
+  const int32_t begin = lookup.bags.begin[bag];
+  const int32_t end = lookup.bags.begin[bag + 1];
+  if (end - begin >= kLongBag && MayHaveLongBags(lookup.bags)) return;
+  // Lanes beyond the last column help to stage records, and sum that column again.
+  BagSum<kWidth, kMayBeAbsent, kMerged> sum(
+      lookup, group, static_cast<int32_t>(column < dim ? column : dim - kWidth),
+      DynamicShared<const float*>() + group.in_block() * kStagedRecords);
+  const Floats<kWidth> pooled =
+      std::is_same_v<Kind, Sums> ? sum.Unweighted(begin, end) : sum.Weighted(begin, end);
+  if (column < dim) StoreFloats(pooled, lookup.output.data + bag * lookup.output.stride + column);
+}
+
 // A group of lanes writes some columns of a bag's output row, or of kGatheredRows rows if nothing is pooled.
-// Skips long bags.
-template <int kWidth, bool kMayBeAbsent>
-__global__ void __launch_bounds__(kThreadsPerBlock, kResidentOutputs<kWidth, kMayBeAbsent>)
+template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
+__global__ void __launch_bounds__(kOutputThreads, kResidentOutputs<kWidth, kMayBeAbsent>)
     WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {
   const PoolPart& part = PartOfBlock(batch);
   const LaneGroup group(part.place);
   if (group.item() >= part.place.items) return;
-  const LookupOutput& lookup = part.lookup;
-  const int64_t item = group.item();
-  const int64_t dim = lookup.ids.table.dim;
   const int64_t column = part.column + group.lane() * kWidth;
-  if (lookup.bags.begin == nullptr) {
-    if (column < dim) CopyRows<kWidth, kMayBeAbsent>(lookup, item * kGatheredRows, column);
-    return;
+  if constexpr (std::is_same_v<Kind, Copies>) {
+    if (column >= part.lookup.ids.table.dim) return;
+    CopyRows<kWidth, kMayBeAbsent, kMerged>(part.lookup, group.item() * kGatheredRows, column);
+  } else {
+    PoolBag<Kind, kWidth, kMayBeAbsent, kMerged>(part.lookup, group, group.item(), column);
   }
-  const int32_t begin = lookup.bags.begin[item];
-  const int32_t end = lookup.bags.begin[item + 1];
-  if (end - begin >= kLongBag && MayHaveLongBags(lookup.bags)) return;
-  // Lanes beyond the last column help to stage records, and sum that column again.
-  BagSum<kWidth, kMayBeAbsent> sum(lookup, group, static_cast<int32_t>(column < dim ? column : dim - kWidth),
-                                   DynamicShared<const float*>() + group.in_block() * kStagedRecords);
-  const Floats<kWidth> pooled = sum.Pool(begin, end);
-  if (column < dim) StoreFloats(pooled, lookup.output.data + item * lookup.output.stride + column);
 }
 
 int WidthOf(const LookupOutput& lookup) {
@@ -190,16 +222,19 @@ int WidthOf(const LookupOutput& lookup) {
   return rows_fit && FitsFours(lookup.output.data, lookup.output.stride, table.dim) ? 4 : 1;
 }
 
-// Launches the lookups of one kind.
-template <int kWidth, bool kMayBeAbsent>
-Status EnqueueKind(cudaStream_t stream, Span<const LookupOutput> lookups) {
-  PartLauncher<PoolPart> launcher("WriteOutputs", stream, WriteOutputs<kWidth, kMayBeAbsent>);
+// Launches one kernel of WriteOutputs for the lookups that it is for.
+template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
+Status EnqueueKernel(cudaStream_t stream, Span<const LookupOutput> lookups) {
+  constexpr bool kCopies = std::is_same_v<Kind, Copies>;
+  PartLauncher<PoolPart> launcher("WriteOutputs", stream, WriteOutputs<Kind, kWidth, kMayBeAbsent, kMerged>,
+                                  kOutputThreads);
   for (const LookupOutput& lookup : lookups) {
-    if (WidthOf(lookup) != kWidth || lookup.ids.may_be_absent != kMayBeAbsent) continue;
+    if (!Kind::Does(lookup.bags) || WidthOf(lookup) != kWidth) continue;
+    if (lookup.ids.may_be_absent != kMayBeAbsent || (lookup.ids.inverse != nullptr) != kMerged) continue;
     const int lanes_log2 = LanesLog2(lookup.ids.table.dim, kWidth);
     const int64_t bags = lookup.bags.bags;
-    const int64_t items = lookup.bags.pooled() ? bags : (bags + kGatheredRows - 1) / kGatheredRows;
-    const int64_t groups = lookup.bags.pooled() ? kThreadsPerBlock >> lanes_log2 : 0;
+    const int64_t items = kCopies ? (bags + kGatheredRows - 1) / kGatheredRows : bags;
+    const int64_t groups = kCopies ? 0 : kOutputThreads >> lanes_log2;
     const int64_t shared_bytes = groups * kStagedRecords * static_cast<int64_t>(sizeof(float*));
     for (int64_t column = 0; column < lookup.ids.table.dim; column += int64_t{kWidth} << lanes_log2) {
       SOK_RETURN_IF_ERROR(launcher.Add({lookup, column, {}}, items, lanes_log2, shared_bytes));
@@ -208,13 +243,26 @@ Status EnqueueKind(cudaStream_t stream, Span<const LookupOutput> lookups) {
   return launcher.Launch();
 }
 
+template <int kWidth, bool kMayBeAbsent, bool kMerged>
+Status EnqueueKinds(cudaStream_t stream, Span<const LookupOutput> lookups) {
+  SOK_RETURN_IF_ERROR((EnqueueKernel<Copies, kWidth, kMayBeAbsent, kMerged>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueKernel<Sums, kWidth, kMayBeAbsent, kMerged>(stream, lookups)));
+  return EnqueueKernel<WeightedSums, kWidth, kMayBeAbsent, kMerged>(stream, lookups);
+}
+
+template <bool kMayBeAbsent, bool kMerged>
+Status EnqueueWidths(cudaStream_t stream, Span<const LookupOutput> lookups) {
+  SOK_RETURN_IF_ERROR((EnqueueKinds<4, kMayBeAbsent, kMerged>(stream, lookups)));
+  return EnqueueKinds<1, kMayBeAbsent, kMerged>(stream, lookups);
+}
+
 }  // namespace
 
 Status EnqueueOutputs(cudaStream_t stream, Span<const LookupOutput> lookups) {
-  SOK_RETURN_IF_ERROR((EnqueueKind<4, false>(stream, lookups)));
-  SOK_RETURN_IF_ERROR((EnqueueKind<4, true>(stream, lookups)));
-  SOK_RETURN_IF_ERROR((EnqueueKind<1, false>(stream, lookups)));
-  SOK_RETURN_IF_ERROR((EnqueueKind<1, true>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueWidths<false, true>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueWidths<true, true>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueWidths<false, false>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueWidths<true, false>(stream, lookups)));
   return EnqueueLongBags(stream, lookups);
 }
 

@@ -19,13 +19,34 @@ __device__ __attribute__((noinline)) inline float InitialValueOf(const Initializ
   return InitialValue(initializer, key, column);
 }
 
-// The record that occurrence `i` reads; null if its id has no row, which only a lookup with kMayBeAbsent may
-// have.
+// The record of a row of a lookup; null if it is negative, which only a lookup with kMayBeAbsent may have.
 template <bool kMayBeAbsent>
-__device__ __forceinline__ const float* RecordOf(const OccurrenceRows& lookup, int64_t i) {
-  const int64_t row = lookup.rows[lookup.inverse[i]];
+__device__ __forceinline__ const float* RecordOfRow(const OccurrenceRows& lookup, int64_t row) {
   if (kMayBeAbsent && row < 0) return nullptr;
   return lookup.table.Record(RowOf(row));
+}
+
+// The record that occurrence `i` reads.
+template <bool kMayBeAbsent>
+__device__ __forceinline__ const float* RecordOf(const OccurrenceRows& lookup, int64_t i) {
+  const int64_t row = lookup.rows[lookup.inverse == nullptr ? i : lookup.inverse[i]];
+  return RecordOfRow<kMayBeAbsent>(lookup, row);
+}
+
+// The records that kCount occurrences read. To find one takes three loads that depend on one another: this
+// waits for each of them at once for all records. kMerged: whether the lookup has an `inverse`.
+template <bool kMayBeAbsent, bool kMerged, int kCount>
+__device__ __forceinline__ void FindRecords(const OccurrenceRows& lookup,
+                                            const int32_t (&occurrences)[kCount],
+                                            const float* (&records)[kCount]) {
+  int32_t ids[kCount];
+  int64_t rows[kCount];
+  for (int k = 0; k < kCount; ++k) ids[k] = occurrences[k];
+  if constexpr (kMerged) {
+    for (int k = 0; k < kCount; ++k) ids[k] = lookup.inverse[ids[k]];
+  }
+  for (int k = 0; k < kCount; ++k) rows[k] = lookup.rows[ids[k]];
+  for (int k = 0; k < kCount; ++k) records[k] = RecordOfRow<kMayBeAbsent>(lookup, rows[k]);
 }
 
 // The kWidth columns from `column` on of the row of occurrence `i`, whose record is known.
