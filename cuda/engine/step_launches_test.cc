@@ -66,32 +66,43 @@ class Group {
   // A step with the ids `first`, `first` + 1 and `first` + 2 in each table: in three bags, by default so long
   // that each id's gradients are summed in pieces.
   StepWork Step(const std::string& optimizer, int64_t first = 0, int64_t ids_of_bag = kSegmentPiece / 2) {
-    ContractBatch batch;
-    std::vector<OutputRows> outputs;
+    const std::unique_ptr<GroupPlan> plan = engine_.engine->NewPlan();
+    StepWork work;
+    work.lookup = Lookup(plan.get(), first, ids_of_bag, /*training=*/true);
     std::vector<GradientRows> gradients;
     std::vector<EngineStep> steps;
     for (size_t t = 0; t < tables_.size(); ++t) {
-      std::vector<std::vector<int64_t>> bags(kBags, std::vector<int64_t>(ids_of_bag, first));
-      for (int64_t b = 0; b < kBags; ++b) bags[b].back() += b;
-      batch.push_back(SumOf(static_cast<int>(t), bags));
-      outputs.push_back({rows_[t].data(), kDim});
       gradients.push_back({rows_[t].data(), kDim});
       steps.push_back({static_cast<int>(t), pointers_[t], kAdam});
     }
-    const BatchArrays arrays(*engine_.memory, batch);
-    const std::unique_ptr<GroupPlan> plan = engine_.engine->NewPlan();
-    StepWork work;
-    work.lookup = WorkOf([&] {
-      return engine_.engine->Lookup(context(), {pointers_, arrays.specs(), arrays.inputs(), true}, plan.get(),
-                                    outputs, scratch_.get());
-    });
     work.backward = WorkOf(
         [&] { return engine_.engine->Train(context(), *plan, gradients, optimizer, steps, scratch_.get()); });
     return work;
   }
 
+  // A lookup of these ids that only reads.
+  Work Read(int64_t first = 0, int64_t ids_of_bag = kSegmentPiece / 2) {
+    return Lookup(engine_.engine->NewPlan().get(), first, ids_of_bag, /*training=*/false);
+  }
+
  private:
   static constexpr int64_t kDim = 4, kBags = 3;
+
+  Work Lookup(GroupPlan* plan, int64_t first, int64_t ids_of_bag, bool training) {
+    ContractBatch batch;
+    std::vector<OutputRows> outputs;
+    for (size_t t = 0; t < tables_.size(); ++t) {
+      std::vector<std::vector<int64_t>> bags(kBags, std::vector<int64_t>(ids_of_bag, first));
+      for (int64_t b = 0; b < kBags; ++b) bags[b].back() += b;
+      batch.push_back(SumOf(static_cast<int>(t), bags));
+      outputs.push_back({rows_[t].data(), kDim});
+    }
+    const BatchArrays arrays(*engine_.memory, batch);
+    return WorkOf([&] {
+      return engine_.engine->Lookup(context(), {pointers_, arrays.specs(), arrays.inputs(), training}, plan,
+                                    outputs, scratch_.get());
+    });
+  }
 
   EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
 
@@ -147,6 +158,21 @@ TEST(StepLaunchesTest, OfTwentySixTables) {
   ExpectInDocument(StrCat("Adam takes ", adam.lookup.kernels - known.lookup.kernels, " more in the lookup"));
   ExpectInDocument(
       StrCat("and ", adam.backward.kernels - known.backward.kernels, " more in the backward pass"));
+}
+
+TEST(StepLaunchesTest, OfALookupThatOnlyReads) {
+  Group group(26);
+  StepWithKnownIds(&group, "lazy_adam");
+  const Work known = group.Read();
+  ExpectInDocument(StrCat("A lookup that only reads takes ", known.kernels, " kernels"));
+  EXPECT_EQ(known.waits, 1);
+  // Ids without rows cost nothing more, except for a kernel that can compute their initial values.
+  EXPECT_EQ(group.Read(/*first=*/900).kernels, known.kernels);
+
+  // Rows that lag behind are brought up to date, each once.
+  Group with_history(26);
+  const StepWork adam = StepWithKnownIds(&with_history, "adam");
+  EXPECT_EQ(with_history.Read().kernels, adam.lookup.kernels);
 }
 
 TEST(StepLaunchesTest, UpToTwentyTablesTakeAsManyAsOne) {

@@ -40,12 +40,13 @@ Status MergedGradients::Enqueue(cudaStream_t stream, DeviceAllocator* scratch, c
                                 const std::vector<GradientOfTable>& gradients, float divisor) {
   group_ = &group;
   divisor_ = divisor;
+  in_fours_.assign(group.tables.size(), 1);
+  if (!group.is_merged) return OkStatus();  // no id is trained
   SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.unique_count + 1, &begin_));
   SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.occurrences(), &positions_));
   SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.occurrences(), &occurrences_));
   SOK_RETURN_IF_ERROR(SortIntoSegments(stream, scratch, group.inverse.data(), group.occurrences(),
                                        group.unique_count, {begin_.data(), positions_.data()}));
-  in_fours_.assign(group.tables.size(), 1);
   std::vector<LookupGradient> work;
   for (const GradientOfTable& of_table : gradients) {
     if (!AreFours(of_table.gradient.gradient)) in_fours_[static_cast<size_t>(of_table.table)] = 0;
@@ -62,7 +63,7 @@ TableGradients MergedGradients::table(int t, int64_t ids) const {
   gradients.first_unique = table.first;
   gradients.unique = ids;
   gradients.first_occurrence = group_->occurrence_begin[t];
-  gradients.occurrences = group_->occurrences(t);
+  gradients.occurrences = ids == 0 ? 0 : group_->occurrences(t);
   gradients.in_fours = table.dim % 4 == 0 && in_fours_[static_cast<size_t>(t)] != 0;
   gradients.divisor = divisor_;
   return gradients;

@@ -17,6 +17,11 @@ GpuGroupLookup::GpuGroupLookup(GpuCall* call, DeviceAllocator* memory, Span<Devi
       plan_(*plan),
       scratch_(*scratch) {}
 
+bool GpuGroupLookup::OnlyReads(const GroupBatch& batch) const {
+  return !batch.training &&
+         std::all_of(tables_.begin(), tables_.end(), [](const DeviceTable* t) { return t->is_up_to_date(); });
+}
+
 Status GpuGroupLookup::EnqueueMerge(const GroupBatch& batch, GroupMerge* merge) {
   const bool counts = batch.training && std::any_of(tables_.begin(), tables_.end(),
                                                     [](const DeviceTable* t) { return t->counts_lookups(); });
@@ -27,13 +32,14 @@ Status GpuGroupLookup::Lookup(const GroupBatch& batch, Span<const OutputRows> ou
   TablesAtWork at_work(stream(), tables_);
   SOK_RETURN_IF_ERROR(at_work.Enter());
   plan_.training = batch.training;
+  const bool only_reads = OnlyReads(batch);
   GroupMerge merge(&call_, memory_, tables_, batch, &plan_, &scratch_);
   MergedRows rows = RowsOfPlan();
   bool sorts_again = true;
   const int64_t* words = nullptr;
   while (sorts_again) {
-    SOK_RETURN_IF_ERROR(EnqueueMerge(batch, &merge));
-    SOK_RETURN_IF_ERROR(rows.Enqueue());
+    SOK_RETURN_IF_ERROR(only_reads ? merge.EnqueueUnmerged(rows.find_words()) : EnqueueMerge(batch, &merge));
+    SOK_RETURN_IF_ERROR(only_reads ? rows.EnqueueReads() : rows.Enqueue());
     const StatusOr<const int64_t*> fetched = scratch_.round_trip.Fetch(
         stream(), plan_.words.report(), plan_.words.merge_size() + rows.find_words());
     SOK_RETURN_IF_ERROR(fetched.status());

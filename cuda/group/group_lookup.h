@@ -30,6 +30,8 @@ class GpuGroupLookup {
   Status Read(Span<const OutputRows> outputs);
 
  private:
+  // Whether the rows are as they should be read, so that nothing happens once to each distinct one.
+  bool OnlyReads(const GroupBatch& batch) const;
   Status EnqueueMerge(const GroupBatch& batch, GroupMerge* merge);
   Status TakeFound(MergedRows* rows, const int64_t* words);
   Status WriteOutputs(Span<const OutputRows> outputs);

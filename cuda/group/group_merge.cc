@@ -38,9 +38,8 @@ BagsInput GroupMerge::Input() const {
   return input;
 }
 
-Status GroupMerge::Enqueue(int64_t more_words, bool counts, const uint8_t* is_merged) {
+Status GroupMerge::EnqueueBags(int64_t more_words) {
   const cudaStream_t stream = call_.stream();
-  const int num_tables = static_cast<int>(names_.size());
   group_.training = batch_.training;
   group_.tables.assign(names_.size(), TableOfPlan());
   if (static_cast<int64_t>(group_.sort.size()) != batch_.specs.size()) {
@@ -48,13 +47,19 @@ Status GroupMerge::Enqueue(int64_t more_words, bool counts, const uint8_t* is_me
   }
   const BagsInput input = Input();
   const int64_t report = GroupBags::report_size(input);
-  const int64_t words = LookupWords(nullptr, report, num_tables).merge_size() + more_words;
+  const int64_t words = LookupWords(nullptr, report, group_.num_tables()).merge_size() + more_words;
   SOK_RETURN_IF_ERROR(group_.word_memory.Resize(stream, memory_, words));
-  group_.words = LookupWords(group_.word_memory.data(), report, num_tables);
+  group_.words = LookupWords(group_.word_memory.data(), report, group_.num_tables());
   SOK_RETURN_IF_ERROR(group_.bags.Build(stream, memory_, &scratch_.upload, input, group_.words.report()));
+  group_.unique_count = group_.bags.num_ids();
+  return OkStatus();
+}
 
+Status GroupMerge::Enqueue(int64_t more_words, bool counts, const uint8_t* is_merged) {
+  SOK_RETURN_IF_ERROR(EnqueueBags(more_words));
+  group_.is_merged = true;
+  const cudaStream_t stream = call_.stream();
   const int64_t n = group_.bags.num_ids();
-  group_.unique_count = n;
   SOK_RETURN_IF_ERROR(group_.inverse.Resize(stream, memory_, n));
   SOK_RETURN_IF_ERROR(group_.positions.Resize(stream, memory_, n));
   SOK_RETURN_IF_ERROR(group_.keys.Resize(stream, memory_, n));
@@ -66,7 +71,15 @@ Status GroupMerge::Enqueue(int64_t more_words, bool counts, const uint8_t* is_me
   unique.keys = group_.keys.data();
   unique.counts = counts ? group_.counts.data() : nullptr;
   return Dedup(stream, call_.scratch(),
-               {group_.bags.keys(), group_.bags.table_begin(), num_tables, n, is_merged}, unique);
+               {group_.bags.keys(), group_.bags.table_begin(), group_.num_tables(), n, is_merged}, unique);
+}
+
+Status GroupMerge::EnqueueUnmerged(int64_t more_words) {
+  SOK_RETURN_IF_ERROR(EnqueueBags(more_words));
+  group_.is_merged = false;
+  group_.read_begin = group_.bags.table_begin();
+  group_.read_keys = group_.bags.keys();
+  return OkStatus();
 }
 
 StatusOr<bool> GroupMerge::Take(const int64_t* words) {
@@ -82,7 +95,7 @@ StatusOr<bool> GroupMerge::Take(const int64_t* words) {
     return true;
   }
   group_.occurrence_begin = group_.bags.host_table_begin();
-  group_.TakeUniqueBegin(begin.data());
+  group_.TakeUniqueBegin(group_.is_merged ? begin.data() : group_.occurrence_begin.data());
   return false;
 }
 
@@ -110,7 +123,8 @@ BagsView BagsViewOf(const GroupBags& group, size_t l) {
   bags.first = lookup.begin;
   bags.bags = lookup.pooled ? lookup.num_bags : lookup.end - lookup.begin;
   bags.combiner = lookup.combiner;
-  bags.occurrences = static_cast<int32_t>(lookup.end - lookup.begin);
+  static_assert(kIdsOfLongBag == kLongBag);
+  if (lookup.has_long_bag) bags.occurrences = static_cast<int32_t>(lookup.end - lookup.begin);
   return bags;
 }
 

@@ -69,7 +69,10 @@ class LookupWords {
 // The distinct ids of a group of lookups on one rank, or of all ranks' requests on an owner. A later step may
 // reuse the object, on the same stream. One call at a time.
 struct MergedGroup {
-  IdsOfGroup ids() const { return {num_tables(), words.unique_begin(), keys.data(), unique_count}; }
+  IdsOfGroup ids() const {
+    if (!is_merged) return {num_tables(), read_begin, read_keys, unique_count};
+    return {num_tables(), words.unique_begin(), keys.data(), unique_count};
+  }
   int num_tables() const { return static_cast<int>(tables.size()); }
   int64_t occurrences() const { return occurrence_begin.back(); }
   int64_t occurrences(int t) const { return occurrence_begin[t + 1] - occurrence_begin[t]; }
@@ -84,10 +87,15 @@ struct MergedGroup {
   int64_t unique_count = 0;                     // all distinct ids; before the round trip an upper bound
   std::vector<int64_t> occurrence_begin = {0};  // [tables + 1]: where each table's begin
   LookupWords words;
-  ReusableArray<int32_t> inverse;    // [occurrences]
-  ReusableArray<int32_t> positions;  // [unique]: the first occurrences
-  ReusableArray<int64_t> keys;       // [unique]
-  ReusableArray<int32_t> counts;     // [unique], if a table counts
+  // A lookup that only reads does not merge its ids: each occurrence is a distinct id then, with its number.
+  // These are the begins and keys of its ids, and the next four arrays are not set.
+  bool is_merged = true;
+  const int64_t* read_begin = nullptr;  // [tables + 1]
+  const int64_t* read_keys = nullptr;   // [unique]
+  ReusableArray<int32_t> inverse;       // [occurrences]
+  ReusableArray<int32_t> positions;     // [unique]: the first occurrences
+  ReusableArray<int64_t> keys;          // [unique]
+  ReusableArray<int32_t> counts;        // [unique], if a table counts
   // Set by the read: rows, which become references once the lookup is done.
   ReusableArray<int64_t> rows;         // [unique], kAbsentRow for an id without a row
   std::vector<uint8_t> may_be_absent;  // by table: whether some id has no row, or does not read it
@@ -115,12 +123,17 @@ class GroupMerge {
   // distinct ids and, if `counts`, group->counts. is_merged[tables], on the device, says which tables' ids
   // are merged; null: all. The caller then fetches the words from group->words.report() on.
   Status Enqueue(int64_t more_words, bool counts, const uint8_t* is_merged = nullptr);
-  // Takes merge_size() of these words. Returns whether ids have to be sorted first: then call Enqueue again.
+  // The same without distinct ids, for a lookup that only reads: to find a row for each occurrence is faster
+  // than to find out which ids are equal.
+  Status EnqueueUnmerged(int64_t more_words);
+  // Takes merge_size() of these words. Returns whether ids have to be sorted first: then enqueue again.
   // Errors as for GroupBags::TakeReport.
   StatusOr<bool> Take(const int64_t* words);
 
  private:
   BagsInput Input() const;
+  // Makes room, and enqueues the work that makes bags.
+  Status EnqueueBags(int64_t more_words);
 
   GpuCall& call_;
   DeviceAllocator* memory_;

@@ -194,7 +194,7 @@ Status CheckRowsAreThere(GpuCall* call, const GpuGroupPlan& plan, int t, DeviceT
   SOK_RETURN_IF_ERROR(checked.Check(call->stream(), *table, &table->round_trip()));
   if (checked.first_stale() == of_plan.unique) return OkStatus();
   const StatusOr<const int64_t*> key =
-      table->round_trip().Fetch(call->stream(), plan.keys.data() + of_plan.first + checked.first_stale(), 1);
+      table->round_trip().Fetch(call->stream(), plan.ids().keys + of_plan.first + checked.first_stale(), 1);
   SOK_RETURN_IF_ERROR(table->Named(key.status()));
   return RowWasEvicted(table->options(), *key.value());
 }

@@ -88,6 +88,14 @@ Status MergedRows::Enqueue() {
   return EnqueueAdmission();
 }
 
+Status MergedRows::EnqueueReads() {
+  only_reads_ = true;
+  SOK_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(group_.words.absent_begin(), 0, sizeof(int64_t) * (tables_.size() + 1), stream()),
+      "cannot clear words on the device");
+  return FindAgain();
+}
+
 Status MergedRows::FindAgain() {
   std::vector<RowFinder> finders;
   for (const DeviceTable* table : tables_) finders.push_back(table->finder());
@@ -101,7 +109,8 @@ Status MergedRows::FindAgain() {
   SOK_RETURN_IF_ERROR(group_.rows.Resize(stream(), memory_, ids.max));
   SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(group_.words.first_unknown(), 0xff, sizeof(uint64_t), stream()),
                            "cannot clear a word on the device");
-  return FindRows(stream(), ids, device_finders, group_.rows.data(), group_.words.first_unknown());
+  return FindRows(stream(), ids, device_finders, group_.rows.data(), group_.words.first_unknown(),
+                  only_reads_ ? group_.words.absent_begin() : nullptr);
 }
 
 Outcomes MergedRows::OutcomesOfIds() const {
@@ -152,7 +161,7 @@ Status MergedRows::EnqueueAdmission() {
 Status MergedRows::NoRowFor(uint64_t u) {
   std::vector<int64_t> begin = {0};
   for (const TableOfPlan& table : group_.tables) begin.push_back(begin.back() + table.unique);
-  const StatusOr<const int64_t*> key = scratch_.round_trip.Fetch(stream(), group_.keys.data() + u, 1);
+  const StatusOr<const int64_t*> key = scratch_.round_trip.Fetch(stream(), group_.ids().keys + u, 1);
   SOK_RETURN_IF_ERROR(key.status());
   return tables_[PartOf(begin.data(), num_tables(), static_cast<int64_t>(u))]->NoRowFor(*key.value());
 }
@@ -162,6 +171,11 @@ Status MergedRows::Take(const int64_t* words) {
   const auto begin_at = [&](int64_t at) { return std::vector<int64_t>(words + at, words + at + begins); };
   Found found;
   found.absent = begin_at(0);
+  if (only_reads_) {
+    // The words say whether each table has some: take that for their number.
+    int64_t before = 0;
+    for (int64_t& begin : found.absent) begin = std::exchange(before, before + begin);
+  }
   const auto first_unknown = static_cast<uint64_t>(words[begins]);
   if (first_unknown != ~uint64_t{0}) return NoRowFor(first_unknown);
   found.admitted = has_filters_ ? begin_at(begins + 1) : found.absent;

@@ -29,6 +29,9 @@ class MergedRows {
   // Enqueues work on the stream that finds the rows and decides about admission. It writes find_words() words
   // from group.words.absent_begin() on.
   Status Enqueue();
+  // The same for a group that only reads: it needs to know which tables have ids without rows, but no list of
+  // them.
+  Status EnqueueReads();
   int64_t find_words() const { return LookupWords(nullptr, 0, num_tables()).find_size(has_filters_); }
 
   // Takes these words. Checks them, makes room, and enqueues the work that inserts rows and makes them
@@ -85,6 +88,7 @@ class MergedRows {
   std::vector<DeviceTable*> tables_;
   MergedGroup& group_;
   GpuScratch& scratch_;
+  bool only_reads_ = false;
   bool has_filters_ = false;  // whether some table has admission, in training
 };
 

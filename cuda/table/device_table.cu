@@ -276,7 +276,7 @@ Status DeviceTable::FindOwn(cudaStream_t stream, DeviceAllocator* scratch, const
   upload_.Add(Span<const RowFinder>(&finder_of_table, 1), &finders);
   const StatusOr<DeviceBuffer<char>> uploaded = upload_.Send(stream, scratch);
   SOK_RETURN_IF_ERROR(uploaded.status());
-  return FindRows(stream, ids, finders, rows, first_unknown);
+  return FindRows(stream, ids, finders, rows, first_unknown, /*any_absent=*/nullptr);
 }
 
 Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,

@@ -52,9 +52,9 @@ struct RowFinder {
 
 // rows[u] = the row of id u, or kAbsentRow. A key that has no row in a table without hashing is an error:
 // *first_unknown becomes the minimum of its value and the number of that id. finders[ids.tables] and the
-// other arrays are on the device.
+// other arrays are on the device. any_absent[t] becomes 1 if an id of table t is absent; it may be null.
 Status FindRows(cudaStream_t stream, const IdsOfGroup& ids, const RowFinder* finders, int64_t* rows,
-                uint64_t* first_unknown);
+                uint64_t* first_unknown, int64_t* any_absent);
 
 // Work on one object that calls enqueue on streams of their own choice: each call's work comes after that of
 // the call before. One call at a time. Not copyable.
