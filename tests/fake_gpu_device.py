@@ -39,7 +39,9 @@ _RUNTIME = {
 class _StreamWork(ctypes.Structure):
     """`StreamWork` of cuda/on_host/on_host.h."""
 
-    _fields_ = (("kernels", ctypes.c_int64), ("transfers", ctypes.c_int64), ("bytes_to_host", ctypes.c_int64))
+    _fields_ = tuple(
+        (name, ctypes.c_int64) for name in ("kernels", "transfers", "bytes_to_host", "events", "allocations")
+    )
 
 
 def _built(path: str) -> str:

@@ -29,6 +29,7 @@ struct Work {
   int64_t kernels = 0;
   int64_t transfers = 0;
   int64_t bytes_to_host = 0;
+  int64_t events = 0;
   int64_t waits = 0;  // of the host
 };
 
@@ -46,7 +47,8 @@ Work WorkOf(const Call& call) {
   EXPECT_TRUE(status.ok()) << status.message();
   const on_host::StreamWork after = on_host::EnqueuedWork();
   return {after.kernels - before.kernels, after.transfers - before.transfers,
-          after.bytes_to_host - before.bytes_to_host, RoundTrip::count() - waits};
+          after.bytes_to_host - before.bytes_to_host, after.events - before.events,
+          RoundTrip::count() - waits};
 }
 
 // Tables with a sparse lookup in each, called as an op calls the engine: its inputs and outputs are on the
@@ -143,6 +145,7 @@ TEST(StepLaunchesTest, OfTwentySixTables) {
   ExpectInDocument(StrCat("which makes ", KernelsOf(known) + kKernelsOfSort - 1, " on a device"));
   ExpectInDocument(
       StrCat("There are ", known.lookup.transfers + known.backward.transfers, " copies and fills"));
+  ExpectInDocument(StrCat(known.lookup.events + known.backward.events, " events"));
   ExpectInDocument("and one wait of the host, in the lookup");
   EXPECT_EQ(known.lookup.waits, 1);
   EXPECT_EQ(known.backward.waits, 0);
@@ -183,6 +186,8 @@ TEST(StepLaunchesTest, UpToTwentyTablesTakeAsManyAsOne) {
   EXPECT_EQ(of_twenty.lookup.kernels, of_one.lookup.kernels);
   EXPECT_EQ(of_twenty.backward.kernels, of_one.backward.kernels);
   EXPECT_EQ(of_twenty.lookup.transfers, of_one.lookup.transfers);
+  EXPECT_EQ(of_twenty.lookup.events, of_one.lookup.events);
+  EXPECT_EQ(of_twenty.backward.events, of_one.backward.events);
   ExpectInDocument(StrCat("up to 20 tables takes ", KernelsOf(of_one)));
 }
 

@@ -29,8 +29,7 @@ class TablesAtWork {
   TablesAtWork& operator=(const TablesAtWork&) = delete;
   ~TablesAtWork() SOK_NO_THREAD_SAFETY_ANALYSIS {
     for (DeviceTable* table : tables_) {
-      // This fails only if the device is lost, which the next call reports.
-      (void)table->Leave(stream_).ok();
+      table->Leave(stream_);
       table->mutex().unlock();
     }
   }

@@ -52,11 +52,13 @@ std::string ToString(const Schedule& schedule);
 int64_t Steps();
 // Kernels and copies in streams that have not run.
 int64_t PendingWork();
-// What was enqueued on streams since the process began.
+// What was enqueued on streams, and allocated, since the process began.
 struct StreamWork {
   int64_t kernels = 0;    // a call of a device-wide algorithm of CUB counts as one; on a device it is several
   int64_t transfers = 0;  // copies and memsets of at least a byte
   int64_t bytes_to_host = 0;  // of copies from device memory to the host's
+  int64_t events = 0;         // recorded
+  int64_t allocations = 0;    // of device memory, by whichever function
 };
 StreamWork EnqueuedWork();
 // Bytes of device memory that are allocated.

@@ -144,6 +144,17 @@ TEST_F(LateStreamsTest, WorkIsCountedWhenItIsPutIntoAStream) {
   ASSERT_EQ(cudaMemcpyAsync(device.data(), pinned_.data(), 8, cudaMemcpyHostToDevice, stream_), cudaSuccess);
   EXPECT_EQ(EnqueuedWork().transfers - before.transfers, 4);
   EXPECT_EQ(EnqueuedWork().bytes_to_host - before.bytes_to_host, 2 * sizeof(int));
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(EnqueuedWork().events - before.events, 2);
+  void* memory[2] = {};
+  ASSERT_EQ(cudaMalloc(&memory[0], 8), cudaSuccess);
+  ASSERT_EQ(cudaMallocAsync(&memory[1], 8, stream_), cudaSuccess);
+  for (void* const address : memory) ASSERT_EQ(cudaFree(address), cudaSuccess);
+  EXPECT_EQ(EnqueuedWork().allocations - before.allocations, 2);
 }
 
 TEST_F(LateStreamsTest, ThreadsMayWaitAtOnce) {

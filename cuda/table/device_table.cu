@@ -115,7 +115,7 @@ StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Create(cudaStream_t stream, 
   }
   SOK_RETURN_IF_ERROR(table->Named(table->UploadInitialRows(stream)));
   SOK_RETURN_IF_ERROR(table->FillStaticRows(stream));
-  SOK_RETURN_IF_ERROR(table->Leave(stream));
+  table->Leave(stream);
   return StatusOr<std::unique_ptr<DeviceTable>>(std::move(table));
 }
 
@@ -433,7 +433,7 @@ Status DeviceTable::MoveSteps(cudaStream_t stream, int64_t by) {
         Launch("MoveSteps", stream, ShapeFor(rows), MoveStepsKernel, usage_.last_step->view(), rows, by)));
   }
   if (waiting_.has_value()) SOK_RETURN_IF_ERROR(Named(waiting_->MoveLastSteps(stream, by)));
-  SOK_RETURN_IF_ERROR(Leave(stream));
+  Leave(stream);
   steps_ += by;
   // An incremental checkpoint would not contain the shifted last steps of unchanged rows.
   chain_end_ = {};

@@ -58,6 +58,9 @@ Status FindRows(cudaStream_t stream, const IdsOfGroup& ids, const RowFinder* fin
 
 // Work on one object that calls enqueue on streams of their own choice: each call's work comes after that of
 // the call before. One call at a time. Not copyable.
+//
+// Nearly all calls use one stream, which takes no event: only a call on another stream records one, in the
+// stream of the call before. So a stream must live until the next Enter, or longer than this object.
 class StreamOrder {
  public:
   StreamOrder() = default;
@@ -70,23 +73,20 @@ class StreamOrder {
   // Orders later work on the stream after the work of the last call.
   Status Enter(cudaStream_t stream) {
     if (!last_stream_.has_value() || *last_stream_ == stream) return OkStatus();
-    return CudaStatus(cudaStreamWaitEvent(stream, last_work_, 0), "cannot order two streams");
-  }
-
-  // Must be called when the call has enqueued its work on the stream.
-  Status Leave(cudaStream_t stream) {
     if (last_work_ == nullptr) {
       SOK_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&last_work_, cudaEventDisableTiming),
                                "cannot make an event");
     }
-    SOK_RETURN_IF_CUDA_ERROR(cudaEventRecord(last_work_, stream), "cannot record an event");
-    last_stream_ = stream;
-    return OkStatus();
+    SOK_RETURN_IF_CUDA_ERROR(cudaEventRecord(last_work_, *last_stream_), "cannot record an event");
+    return CudaStatus(cudaStreamWaitEvent(stream, last_work_, 0), "cannot order two streams");
   }
+
+  // Must be called when the call has enqueued its work on the stream.
+  void Leave(cudaStream_t stream) { last_stream_ = stream; }
 
   // Waits until the work of all calls is done. Device errors are reported elsewhere.
   void Wait() const {
-    if (last_work_ != nullptr && cudaEventSynchronize(last_work_) != cudaSuccess) cudaGetLastError();
+    if (last_stream_.has_value() && cudaStreamSynchronize(*last_stream_) != cudaSuccess) cudaGetLastError();
   }
 
   // The stream of the last call.
@@ -123,7 +123,7 @@ struct DeviceUsage {
 // waits for the device.
 //
 // Thread safety: the caller holds mutex() around calls, and has called Enter for the stream first and Leave
-// last, which orders the work of several streams.
+// last, which orders the work of several streams; StreamOrder says how long a stream must live.
 class DeviceTable {
  public:
   // Checks the options. A table without hashing gets all its rows at once, with their initial values.
@@ -135,7 +135,7 @@ class DeviceTable {
 
   Mutex& mutex() const { return mutex_; }
   Status Enter(cudaStream_t stream) { return Named(order_.Enter(stream)); }
-  Status Leave(cudaStream_t stream) { return Named(order_.Leave(stream)); }
+  void Leave(cudaStream_t stream) { order_.Leave(stream); }
 
   // A number that no other table of the process has.
   uint64_t serial() const { return serial_; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cuda/on_host/engine/runtime.h"
+#include "cuda/on_host/engine/schedule.h"
 #include "cuda/on_host/on_host.h"
 
 namespace sok::on_host {
@@ -25,6 +26,7 @@ cudaError_t AllocateNow(void** address, size_t bytes, MemoryKind kind) {
   if (const cudaError_t error = CheckUsableHere()) return error;
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
+  if (kind == MemoryKind::kDevice) CountAllocation();
   const Allocation* const allocation = Memory().Allocate(bytes, kind, true);
   if (allocation == nullptr) return cudaErrorMemoryAllocation;
   *address = allocation->address;
@@ -83,6 +85,7 @@ cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t handle) {
   if (address == nullptr) return Result(cudaErrorInvalidValue);
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
+  CountAllocation();
   Allocation* const allocation = Memory().Allocate(bytes, MemoryKind::kDevice, false);
   if (allocation == nullptr) return Result(cudaErrorMemoryAllocation);
   *address = allocation->address;

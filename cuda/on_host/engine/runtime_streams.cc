@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/on_host/engine/runtime.h"
+#include "cuda/on_host/engine/schedule.h"
 #include "cuda/on_host/on_host.h"
 
 namespace sok::on_host {
@@ -128,6 +129,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
   if (const cudaError_t error = FindStream(stream_handle, &stream)) return Result(error);
   CUevent_st* const event = FindEvent(handle);
   if (event == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  CountEvent();
   MarkPtr recorded = Queues().Enqueue(stream, [](CUstream_st*) {});
   const std::lock_guard<std::mutex> lock(events_mutex);
   event->recorded = std::move(recorded);

@@ -20,7 +20,7 @@ Schedule& Current() {
   return schedule;
 }
 std::atomic<uint64_t> launches{0}, schedules{0};
-std::atomic<int64_t> steps{0}, kernels{0}, transfers{0}, bytes_to_host{0};
+std::atomic<int64_t> steps{0}, kernels{0}, transfers{0}, bytes_to_host{0}, events{0}, allocations{0};
 
 // A wrong value in the environment must not silently test something else.
 [[noreturn]] void RefuseEnvironment(const char* name, const char* value) {
@@ -113,7 +113,9 @@ void CountTransfer(int64_t more_bytes_to_host) {
   ++transfers;
   bytes_to_host += more_bytes_to_host;
 }
-StreamWork EnqueuedWork() { return {kernels, transfers, bytes_to_host}; }
+void CountEvent() { ++events; }
+void CountAllocation() { ++allocations; }
+StreamWork EnqueuedWork() { return {kernels, transfers, bytes_to_host, events, allocations}; }
 
 const char* Build() { return HasAsan() ? "asan" : HasTsan() ? "tsan" : "plain"; }
 

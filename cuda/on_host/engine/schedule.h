@@ -36,6 +36,8 @@ void CountSteps(int64_t steps);
 // Add one to EnqueuedWork(); a transfer that is a copy to the host also adds its bytes.
 void CountKernel();
 void CountTransfer(int64_t bytes_to_host);
+void CountEvent();
+void CountAllocation();
 
 }  // namespace sok::on_host
 
