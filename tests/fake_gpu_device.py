@@ -30,6 +30,7 @@ _RUNTIME = {
     "allocate": "_Z10cudaMallocPPvm",
     "create_stream": "_Z25cudaStreamCreateWithFlagsPP11CUstream_stj",
     "enqueued_work": "_ZN3sok7on_host12EnqueuedWorkEv",
+    "limit_memory": "_ZN3sok7on_host20SetDeviceMemoryLimitEm",
     "fill": "_Z15cudaMemsetAsyncPvimP11CUstream_st",
     "wait_for_stream": "_Z21cudaStreamSynchronizeP11CUstream_st",
     "pending_work": "_ZN3sok7on_host11PendingWorkEv",
@@ -80,6 +81,7 @@ def cuda_runtime() -> types.SimpleNamespace:
     runtime = types.SimpleNamespace(**{name: getattr(library, symbol) for name, symbol in _RUNTIME.items()})
     runtime.allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     runtime.create_stream.argtypes = [ctypes.c_void_p, ctypes.c_uint]
+    runtime.limit_memory.argtypes = [ctypes.c_size_t]
     runtime.fill.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
     runtime.wait_for_stream.argtypes = [ctypes.c_void_p]
     runtime.pending_work.restype = ctypes.c_int64

@@ -27,6 +27,9 @@ struct EngineContext {
   void* stream = nullptr;
   // For a device's engine: where it allocates memory that only this call needs. Null: the engine's own.
   StreamMemory* memory = nullptr;
+  // The same for memory that the engine keeps: of tables, and from step to step. It comes with one stream
+  // only, and lives as long as the engine. Null: the engine's own.
+  StreamMemory* kept_memory = nullptr;
 };
 
 }  // namespace sok

@@ -35,10 +35,10 @@ inline Status LookupExceedsCapacity(const TableOptions& table, int64_t needed) {
                            " rows on rank ", table.rank, ", but one lookup needs ", needed);
 }
 
-// `status` of a table with `rows` rows that could not make room for more.
-inline Status NoRoomFor(const TableOptions& table, int64_t rows, const Status& status) {
-  return Status(status.code(),
-                StrCat("Embedding variable '", table.name, "' with ", rows, " rows: ", status.message()));
+// `status` of a table with `rows` rows, in `bytes` of memory, that could not get more memory.
+inline Status NoRoomFor(const TableOptions& table, int64_t rows, int64_t bytes, const Status& status) {
+  return Status(status.code(), StrCat("Embedding variable '", table.name, "' with ", rows, " rows in ", bytes,
+                                      " bytes: ", status.message()));
 }
 
 // --- Keys and rows ---

@@ -13,17 +13,26 @@
 namespace sok {
 namespace {
 
-Status CheckDevice(const std::string& variable) {
+// Sets the bytes of memory that the device has in all.
+Status CheckDevice(const std::string& variable, int64_t* memory) {
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaSuccess && devices == 0) error = cudaErrorNoDevice;
   // A process that was forked after CUDA was used still knows the number of devices, but can use none.
   size_t free_bytes = 0, total_bytes = 0;
   if (error == cudaSuccess) error = cudaMemGetInfo(&free_bytes, &total_bytes);
+  *memory = static_cast<int64_t>(total_bytes);
   if (error == cudaSuccess) return OkStatus();
   cudaGetLastError();
   return FailedPrecondition("Embedding variable '", variable,
                             "' needs a CUDA device: ", cudaGetErrorString(error));
+}
+
+// What is left when a slab does not fit is a small part of a small device's memory too.
+int64_t SlabBytesFor(int64_t memory) {
+  int64_t bytes = DeviceSlabs::kSlabBytes;
+  while (bytes > memory / 64 && bytes > 64 * 1024) bytes /= 2;
+  return bytes;
 }
 
 }  // namespace
@@ -33,11 +42,22 @@ const std::string& GpuEngine::name() const {
   return name;
 }
 
+DeviceAllocator* GpuEngine::KeptMemoryOf(const EngineContext& context) {
+  if (context.kept_memory == nullptr) return &memory_;
+  const MutexLock lock(kept_mutex_);
+  return &kept_
+              .try_emplace(context.kept_memory, context.kept_memory,
+                           static_cast<cudaStream_t>(context.stream))
+              .first->second;
+}
+
 StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext& context,
                                                             TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
-  SOK_RETURN_IF_ERROR(CheckDevice(options.name));
-  TableMemory memory{&memory_, &memory_};
+  int64_t device_bytes = 0;
+  SOK_RETURN_IF_ERROR(CheckDevice(options.name, &device_bytes));
+  DeviceAllocator* const kept = KeptMemoryOf(context);
+  TableMemory memory{kept, kept, SlabBytesFor(device_bytes)};
   if (options.memory == RowMemory::kHost) memory.rows = &host_memory_;
   StatusOr<std::unique_ptr<DeviceTable>> made =
       DeviceTable::Create(static_cast<cudaStream_t>(context.stream), memory, std::move(options));
@@ -52,8 +72,8 @@ Status GpuEngine::Lookup(const EngineContext& context, const GroupBatch& batch, 
                          Span<const OutputRows> outputs, EngineScratch* scratch) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return GpuGroupLookup(&call, &memory_, DeviceTablesOf(batch.tables), static_cast<GpuGroupPlan*>(plan),
-                          static_cast<GpuScratch*>(scratch))
+    return GpuGroupLookup(&call, KeptMemoryOf(context), DeviceTablesOf(batch.tables),
+                          static_cast<GpuGroupPlan*>(plan), static_cast<GpuScratch*>(scratch))
         .Lookup(batch, outputs);
   });
 }
@@ -62,8 +82,8 @@ Status GpuEngine::Merge(const EngineContext& context, const GroupBatch& batch, G
                         EngineScratch* scratch) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return GpuGroupLookup(&call, &memory_, DeviceTablesOf(batch.tables), static_cast<GpuGroupPlan*>(plan),
-                          static_cast<GpuScratch*>(scratch))
+    return GpuGroupLookup(&call, KeptMemoryOf(context), DeviceTablesOf(batch.tables),
+                          static_cast<GpuGroupPlan*>(plan), static_cast<GpuScratch*>(scratch))
         .Merge(batch);
   });
 }
@@ -72,8 +92,8 @@ Status GpuEngine::Read(const EngineContext& context, Span<EngineTable* const> ta
                        Span<const OutputRows> outputs, EngineScratch* scratch) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return GpuGroupLookup(&call, &memory_, DeviceTablesOf(tables), static_cast<GpuGroupPlan*>(plan),
-                          static_cast<GpuScratch*>(scratch))
+    return GpuGroupLookup(&call, KeptMemoryOf(context), DeviceTablesOf(tables),
+                          static_cast<GpuGroupPlan*>(plan), static_cast<GpuScratch*>(scratch))
         .Read(outputs);
   });
 }

@@ -1,12 +1,15 @@
 #ifndef SOK_CUDA_ENGINE_GPU_ENGINE_H_
 #define SOK_CUDA_ENGINE_GPU_ENGINE_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "cc/base/mutex.h"
 #include "cc/engine/engine.h"
 #include "cuda/base/allocators.h"
+#include "cuda/engine/kept_memory.h"
 
 namespace sok {
 
@@ -61,8 +64,13 @@ class GpuEngine final : public Engine {
                 float* quotients) override;
 
  private:
+  // For what outlives a call in this context.
+  DeviceAllocator* KeptMemoryOf(const EngineContext& context);
+
   AsyncAllocator memory_;
   PinnedAllocator host_memory_;  // of tables with RowMemory::kHost
+  Mutex kept_mutex_;
+  std::map<StreamMemory*, KeptMemory> kept_ SOK_GUARDED_BY(kept_mutex_);
 };
 
 }  // namespace sok

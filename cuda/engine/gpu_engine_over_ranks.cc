@@ -18,8 +18,8 @@ Status GpuEngine::Route(const EngineContext& context, const GroupBatch& batch, S
                         AllocateWords allocate) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return RouteLookups(&call, &memory_, DeviceTablesOf(batch.tables), static_cast<GpuRoutedGroup*>(routed),
-                        static_cast<GpuScratch*>(scratch))
+    return RouteLookups(&call, KeptMemoryOf(context), DeviceTablesOf(batch.tables),
+                        static_cast<GpuRoutedGroup*>(routed), static_cast<GpuScratch*>(scratch))
         .Route(batch, modes, status, allocate);
   });
 }
@@ -29,8 +29,8 @@ Status GpuEngine::Serve(const EngineContext& context, Span<EngineTable* const> t
                         EngineScratch* scratch, AllocateWords allocate) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return ServeRows(&call, &memory_, DeviceTablesOf(tables), modes, static_cast<GpuServedGroup*>(served),
-                     static_cast<GpuScratch*>(scratch))
+    return ServeRows(&call, KeptMemoryOf(context), DeviceTablesOf(tables), modes,
+                     static_cast<GpuServedGroup*>(served), static_cast<GpuScratch*>(scratch))
         .Serve(requests, allocate);
   });
 }

@@ -61,19 +61,21 @@ RowStoreView ViewOf(const DeviceSlabs& slabs, int64_t dim, int64_t width, const 
   return rows;
 }
 
-DeviceSlabs SlabsOf(int64_t width, DeviceAllocator* rows, DeviceAllocator* device) {
+DeviceSlabs SlabsOf(int64_t width, DeviceAllocator* rows, DeviceAllocator* device, int64_t slab_bytes) {
   return DeviceSlabs(StrideOf(width) * static_cast<int64_t>(sizeof(float)), DeviceSlabs::Fresh::kAnything,
-                     rows, device);
+                     rows, device, slab_bytes);
 }
 
 }  // namespace
 
-DeviceRowStore::DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device)
+DeviceRowStore::DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device,
+                               int64_t slab_bytes)
     : dim_(dim),
       width_(dim),
       row_allocator_(rows),
       device_allocator_(device),
-      slabs_(SlabsOf(dim, rows, device)) {}
+      slab_bytes_(slab_bytes),
+      slabs_(SlabsOf(dim, rows, device, slab_bytes)) {}
 
 RowStoreView DeviceRowStore::view() const { return ViewOf(slabs_, dim_, width_, fills_.data()); }
 
@@ -89,7 +91,7 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
   }
   StatusOr<DeviceBuffer<float>> fills = MakeFills(stream, slots, width - dim_, device_allocator_);
   if (!fills.ok()) return fills.status();
-  DeviceSlabs next = SlabsOf(width, row_allocator_, device_allocator_);
+  DeviceSlabs next = SlabsOf(width, row_allocator_, device_allocator_, slab_bytes_);
   SOK_RETURN_IF_ERROR(next.Reserve(stream, slabs_.size()));
   const int lane_bits = LanesLog2(width, /*width=*/1);
   SOK_RETURN_IF_ERROR(Launch("SetSlots", stream, ShapeFor(rows, 1 << lane_bits), MoveRowsKernel, view(),

@@ -24,8 +24,9 @@ namespace sok {
 // over the bus. Order of work, thread safety and lifetimes are as for DeviceSlabs. Move-only.
 class DeviceRowStore {
  public:
-  // Rows of `dim` >= 1 weights and no slots.
-  DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device);
+  // Rows of `dim` >= 1 weights and no slots, in slabs of at most `slab_bytes`, or one row.
+  DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device,
+                 int64_t slab_bytes = DeviceSlabs::kSlabBytes);
 
   // Makes rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out; the store is then
   // unchanged.
@@ -55,6 +56,7 @@ class DeviceRowStore {
   std::vector<int64_t> slot_offsets_;
   DeviceAllocator* row_allocator_;
   DeviceAllocator* device_allocator_;
+  int64_t slab_bytes_;
   DeviceSlabs slabs_;
   DeviceBuffer<float> fills_;  // of all slots, one after another
 };

@@ -126,7 +126,7 @@ DeviceTable::DeviceTable(const TableMemory& memory, TableOptions options)
       static_rows_(StaticRowsOf(options_)),
       device_(memory.device),
       directory_(memory.device),
-      store_(options_.dim, memory.rows, memory.device),
+      store_(options_.dim, memory.rows, memory.device, memory.slab_bytes),
       usage_(options_, memory.device),
       changes_(memory.device) {
   if (options_.admission.kind == Admission::Kind::kCounter) waiting_.emplace(device_);
@@ -204,13 +204,14 @@ Status DeviceTable::Reserve(cudaStream_t stream, int64_t new_keys) {
   const int64_t needed = bounded(directory_.RowLimitWith(new_keys));
   const int64_t wanted = std::max(needed, bounded(std::min(2 * row_limit(), needed + (int64_t{1} << 20))));
   const auto reserve = [&](int64_t rows) {
-    SOK_RETURN_IF_ERROR(directory_.Reserve(stream, bounded(size() + new_keys), rows));
+    // As many keys as rows: otherwise rows could take the memory in which the index has to grow.
+    SOK_RETURN_IF_ERROR(directory_.Reserve(stream, bounded(size() + new_keys + rows - needed), rows));
     return ReserveRecords(stream, rows);
   };
   const Status ahead = reserve(wanted);
   if (ahead.ok()) return ahead;
   const Status status = wanted > needed ? reserve(needed) : ahead;
-  return status.ok() ? status : NoRoomFor(options_, size(), status);
+  return status.ok() ? status : NoRoomFor(options_, size(), bytes(), status);
 }
 
 Status DeviceTable::ReserveRecords(cudaStream_t stream, int64_t rows) {
@@ -381,7 +382,9 @@ Status DeviceTable::AttachOptimizer(cudaStream_t stream, std::string_view name, 
   std::unique_ptr<DeviceOptimizer> optimizer = std::move(made.value());
   SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(stream, store_.rows())));
   const std::vector<SlotSpec> slots = optimizer->rule().Slots(options_.dim, hyper);
-  SOK_RETURN_IF_ERROR(Named(store_.SetSlots(stream, slots, row_limit())));
+  const Status status = store_.SetSlots(stream, slots, row_limit());
+  if (status.code() == StatusCode::kResourceExhausted) return NoRoomFor(options_, size(), bytes(), status);
+  SOK_RETURN_IF_ERROR(Named(status));
   optimizer->UseRows(row_limit());
   optimizer_ = std::move(optimizer);
   first_hyper_.assign(hyper.begin(), hyper.end());

@@ -100,7 +100,8 @@ class StreamOrder {
 // Where a table's memory comes from. Both outlive the table.
 struct TableMemory {
   DeviceAllocator* device = nullptr;
-  DeviceAllocator* rows = nullptr;  // of records: `device`, or host memory
+  DeviceAllocator* rows = nullptr;               // of records: `device`, or host memory
+  int64_t slab_bytes = DeviceSlabs::kSlabBytes;  // of records
 };
 
 // The use of a table's rows, like RowUsage (cc/cpu/table/row_directory.h); a column exists if the options

@@ -33,18 +33,19 @@ class TfExecutor final : public Executor {
 // The context with which a kernel calls an engine. Valid while the kernel runs.
 class TfEngineContext {
  public:
-  explicit TfEngineContext(tensorflow::OpKernelContext* context)
-      : executor_(context),
-        memory_(context),
-        context_{executor_, DeviceStream(context),
-                 context->op_device_context() == nullptr ? nullptr : &memory_} {}
+  explicit TfEngineContext(tensorflow::OpKernelContext* context) : executor_(context), context_{executor_} {
+    context_.stream = DeviceStream(context);
+    TfDeviceMemory* const memory = TfDeviceMemory::Of(context, context_.stream);
+    if (memory == nullptr) return;
+    context_.memory = &memory->of_call;
+    context_.kept_memory = &memory->kept;
+  }
 
   const EngineContext& operator*() const { return context_; }
 
  private:
   TfExecutor executor_;
-  TfStreamMemory memory_;
-  const EngineContext context_;
+  EngineContext context_;
 };
 
 }  // namespace sok

@@ -1,6 +1,11 @@
 #include "sok_ops/kernels/tf_stream_memory.h"
 
-#include "sok_ops/kernels/tf_status.h"
+#include <map>
+#include <string>
+#include <utility>
+
+#include "cc/base/mutex.h"
+#include "cc/base/thread_annotations.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/core/platform/stream_executor.h"
 
@@ -27,18 +32,40 @@ void* DeviceStream(tf::OpKernelContext* context) {
   return device->stream()->platform_specific_handle().stream;
 }
 
-StatusOr<void*> TfStreamMemory::Allocate(void* /*stream*/, int64_t bytes) {
-  tf::Tensor tensor;
-  SOK_RETURN_IF_ERROR(FromTf(context_->allocate_temp(tf::DT_UINT8, tf::TensorShape({bytes}), &tensor)));
-  void* const memory = tensor.data();
-  const MutexLock lock(mutex_);
-  tensors_.emplace(memory, std::move(tensor));
-  return memory;
+namespace {
+
+struct DeviceMemories {
+  Mutex mutex;
+  std::map<std::pair<tf::Allocator*, void*>, TfDeviceMemory> memories SOK_GUARDED_BY(mutex);
+};
+
+// What TensorFlow has given out, for an error.
+std::string UseOf(tf::Allocator& allocator) {
+  const auto statistics = allocator.GetStats();
+  if (!statistics.has_value()) return "";
+  std::string use = StrCat(": TensorFlow uses ", statistics->bytes_in_use, " bytes");
+  if (statistics->bytes_limit.has_value()) use += StrCat(" of its ", *statistics->bytes_limit);
+  return use;
 }
 
-void TfStreamMemory::Free(void* /*stream*/, void* memory) {
-  const MutexLock lock(mutex_);
-  tensors_.erase(memory);
+}  // namespace
+
+StatusOr<void*> TfStreamMemory::Allocate(void* /*stream*/, int64_t bytes) {
+  const tf::AllocationAttributes attributes(/*retry_on_failure=*/waits_,
+                                            /*allocation_will_be_logged=*/false, /*freed_by_func=*/nullptr);
+  void* const memory = allocator_.AllocateRaw(256, static_cast<size_t>(bytes), attributes);
+  if (memory != nullptr) return memory;
+  return ResourceExhausted("cannot allocate ", bytes, " bytes on the device", UseOf(allocator_));
+}
+
+void TfStreamMemory::Free(void* /*stream*/, void* memory) { allocator_.DeallocateRaw(memory); }
+
+TfDeviceMemory* TfDeviceMemory::Of(tf::OpKernelContext* context, void* stream) {
+  if (context->op_device_context() == nullptr) return nullptr;
+  static auto& all = *new DeviceMemories();
+  tf::Allocator* const allocator = context->device()->GetAllocator(tf::AllocatorAttributes());
+  const MutexLock lock(all.mutex);
+  return &all.memories.try_emplace({allocator, stream}, allocator).first->second;
 }
 
 }  // namespace sok

@@ -2,14 +2,11 @@
 #define SOK_SOK_OPS_KERNELS_TF_STREAM_MEMORY_H_
 
 #include <cstdint>
-#include <map>
 
-#include "cc/base/mutex.h"
 #include "cc/base/status.h"
-#include "cc/base/thread_annotations.h"
 #include "cc/engine/engine_context.h"
+#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/tensor.h"
 
 namespace sok {
 
@@ -17,20 +14,33 @@ namespace sok {
 // plugin's device must have CUDA streams too.
 void* DeviceStream(tensorflow::OpKernelContext* context);
 
-// Memory of the kernel's device for the time that the kernel runs. It comes from TensorFlow's allocator,
-// whose memory belongs to the device's single kernel stream: later kernels reuse it in that stream's order.
-// Thread-safe.
+// Memory of TensorFlow's allocator for a device. It belongs to the device's single kernel stream: later
+// kernels reuse it in that stream's order. Thread-safe.
 class TfStreamMemory final : public StreamMemory {
  public:
-  explicit TfStreamMemory(tensorflow::OpKernelContext* context) : context_(context) {}
+  // `waits`: whether Allocate waits, up to ten seconds, for other kernels to free memory.
+  TfStreamMemory(tensorflow::Allocator* allocator, bool waits) : allocator_(*allocator), waits_(waits) {}
 
   StatusOr<void*> Allocate(void* stream, int64_t bytes) override;
   void Free(void* stream, void* memory) override;
 
  private:
-  tensorflow::OpKernelContext* const context_;
-  Mutex mutex_;
-  std::map<void*, tensorflow::Tensor> tensors_ SOK_GUARDED_BY(mutex_);
+  tensorflow::Allocator& allocator_;
+  const bool waits_;
+};
+
+// The memory of a device. It is never destroyed: TensorFlow keeps the allocators and streams of GPUs until
+// the process ends, also when the session that has made a table is closed.
+struct TfDeviceMemory {
+  explicit TfDeviceMemory(tensorflow::Allocator* allocator)
+      : of_call(allocator, true), kept(allocator, false) {}
+
+  // Of the kernel's device, whose stream is `stream`; null on a CPU.
+  static TfDeviceMemory* Of(tensorflow::OpKernelContext* context, void* stream);
+
+  TfStreamMemory of_call;
+  // For what outlives a call, such as tables, which grow ahead of their needs if there is memory.
+  TfStreamMemory kept;
 };
 
 }  // namespace sok

@@ -10,4 +10,8 @@ StatusOr<void*> TfStreamMemory::Allocate(void* /*stream*/, int64_t /*bytes*/) {
 
 void TfStreamMemory::Free(void* /*stream*/, void* /*memory*/) {}
 
+TfDeviceMemory* TfDeviceMemory::Of(tensorflow::OpKernelContext* /*context*/, void* /*stream*/) {
+  return nullptr;
+}
+
 }  // namespace sok

@@ -19,6 +19,10 @@
 #include "tensorflow/c/tf_status.h"
 #include "tests/fake_gpu/host_kernels.h"
 
+#ifdef SOK_ON_HOST  // the runtime on the host
+#include "cuda/on_host/on_host.h"
+#endif
+
 struct SP_Timer_st {
   cudaEvent_t begin, end;
 };
@@ -56,6 +60,16 @@ void* HostAllocate(const SP_Device*, uint64_t size) {
 }
 void HostDeallocate(const SP_Device*, void* memory) { cudaFreeHost(memory); }
 TF_Bool AllocatorStats(const SP_Device*, SP_AllocatorStats*) { return 0; }
+
+// As a session takes nearly all of a GPU's memory, the GPU on the host has little: it is filled at once.
+// Below 255 MiB TensorFlow leaves nothing to others.
+#ifdef SOK_ON_HOST
+constexpr size_t kMemory = size_t{192} << 20;
+void LimitMemory() { sok::on_host::SetDeviceMemoryLimit(kMemory); }
+#else
+void LimitMemory() {}
+#endif
+
 TF_Bool MemoryUsage(const SP_Device*, int64_t* free_bytes, int64_t* total_bytes) {
   size_t free_now = 0;
   size_t total = 0;
@@ -291,6 +305,7 @@ SOK_EXPORT int64_t SokFakeGpuBytesToHost() { return bytes_to_host; }
 
 SOK_EXPORT void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status* status) {
   AddHostKernels();
+  LimitMemory();
   params->major_version = SE_MAJOR;
   params->minor_version = SE_MINOR;
   params->patch_version = SE_PATCH;
@@ -298,9 +313,10 @@ SOK_EXPORT void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status* 
   params->platform->name = "SOK_FAKE_GPU";
   params->platform->type = "GPU";
   params->platform->supports_unified_memory = 0;
-  // TensorFlow's own pool, which gives freed memory out again in the order of the stream of kernels.
+  // TensorFlow's own pool, which gives freed memory out again in the order of the stream of kernels. As on
+  // its own GPU devices, it takes nearly all memory at once, unless the session's options say otherwise.
   params->platform->use_bfc_allocator = 1;
-  params->platform->force_memory_growth = 1;
+  params->platform->force_memory_growth = 0;
   params->destroy_platform = [](SP_Platform*) {};
   params->destroy_platform_fns = [](SP_PlatformFns*) {};
   params->platform_fns->struct_size = SP_PLATFORM_FNS_STRUCT_SIZE;

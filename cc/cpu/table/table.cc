@@ -136,7 +136,7 @@ Status Table::Reserve(int64_t new_keys) {
       directory_.Reserve(options_.capacity > 0 ? std::min(keys, options_.capacity) : keys, wanted);
   if (status.ok() && options_.on_full != OnFull::kError) status = queue_.Reserve(directory_, new_keys);
   if (status.ok()) status = ReserveRecords(wanted);
-  return status.ok() ? status : NoRoomFor(options_, size(), status);
+  return status.ok() ? status : NoRoomFor(options_, size(), bytes(), status);
 }
 
 Status Table::ReserveRecords(int64_t rows) {
