@@ -241,10 +241,10 @@ Status GroupBags::Allocate(cudaStream_t stream, DeviceAllocator* memory, int64_t
   const auto any = [&](bool BagsOfLookup::* has) {
     return std::any_of(lookups_.begin(), lookups_.end(), [&](const BagsOfLookup& l) { return l.*has; });
   };
-  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, num_ids_, &keys_));
-  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, any(&BagsOfLookup::weighted) ? num_ids_ : 0, &weights_));
-  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, any(&BagsOfLookup::has_order) ? num_ids_ : 0, &order_));
-  return Reallocate(stream, memory, num_begins, &bag_begins_);
+  SOK_RETURN_IF_ERROR(keys_.Resize(stream, memory, num_ids_));
+  SOK_RETURN_IF_ERROR(weights_.Resize(stream, memory, any(&BagsOfLookup::weighted) ? num_ids_ : 0));
+  SOK_RETURN_IF_ERROR(order_.Resize(stream, memory, any(&BagsOfLookup::has_order) ? num_ids_ : 0));
+  return bag_begins_.Resize(stream, memory, num_begins);
 }
 
 Status GroupBags::Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,

@@ -55,7 +55,7 @@ class GroupBags {
  public:
   // Enqueues the work that makes the bags on the stream: checks the inputs, and writes the arrays and
   // `report`, which is report_size() words on the device. The arrays come from `memory` and live as long as
-  // this object.
+  // this object. Later builds, on the same stream, use their memory again.
   //
   // InvalidArgument for more than 2^31 - 1 ids; ResourceExhausted, which names a variable, if memory runs
   // out.
@@ -107,10 +107,10 @@ class GroupBags {
   std::vector<int64_t> host_table_begin_;
   std::vector<uint8_t> is_sorted_;  // whether Build sorts a lookup
 
-  DeviceBuffer<int64_t> keys_;
-  DeviceBuffer<float> weights_;
-  DeviceBuffer<int32_t> order_;
-  DeviceBuffer<int32_t> bag_begins_;
+  ReusableArray<int64_t> keys_;
+  ReusableArray<float> weights_;
+  ReusableArray<int32_t> order_;
+  ReusableArray<int32_t> bag_begins_;
 };
 
 }  // namespace sok

@@ -234,6 +234,7 @@ TEST_F(TransfersTest, ManyUploadsInFlightKeepTheirValues) {
       memory.push_back(std::move(upload.Send(streams[i % 2], &allocator_).value()));
       if (i % 16 == 7) {
         ASSERT_EQ(cudaStreamSynchronize(streams[i / 16 % 2]), cudaSuccess);
+        upload.HasWaited(streams[i / 16 % 2]);
       }
     }
     ASSERT_EQ(cudaStreamSynchronize(streams[1]), cudaSuccess);

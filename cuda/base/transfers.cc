@@ -82,17 +82,27 @@ Status StagedUpload::Copy(cudaStream_t stream, const void* values, int64_t bytes
   SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(device, stage.value()->memory.data(), static_cast<size_t>(bytes),
                                            cudaMemcpyHostToDevice, stream),
                            "cannot copy ", bytes, " bytes to the device");
+  stage.value()->stream = stream;
+  stage.value()->is_free = false;
   return stage.value()->copied.Record(stream);
 }
 
+void StagedUpload::HasWaited(cudaStream_t stream) {
+  for (Stage& stage : stages_) stage.is_free = stage.is_free || stage.stream == stream;
+}
+
 StatusOr<StagedUpload::Stage*> StagedUpload::FreeStage(int64_t bytes) {
-  for (Stage& stage : stages_) {
-    if (stage.memory.size() >= bytes && stage.copied.IsDone()) return &stage;
+  for (const bool asks : {false, true}) {
+    for (Stage& stage : stages_) {
+      if (stage.memory.size() < bytes) continue;
+      if (stage.is_free || (asks && stage.copied.IsDone())) return &stage;
+    }
   }
   StatusOr<PinnedBuffer<char>> memory =
       PinnedBuffer<char>::Allocate(std::max(kMinStageBytes, RoundUpToPowerOfTwo(bytes)));
   if (!memory.ok()) return memory.status();
-  stages_.push_back({std::move(memory.value()), Event()});
+  stages_.emplace_back();
+  stages_.back().memory = std::move(memory.value());
   return &stages_.back();
 }
 

@@ -74,6 +74,9 @@ class StagedUpload {
   // Sends one array to memory that the caller allocated.
   Status Copy(cudaStream_t stream, const void* values, int64_t bytes, void* device);
 
+  // The host has waited for work on the stream that came after all copies on it: none of them is in flight.
+  void HasWaited(cudaStream_t stream);
+
  private:
   static constexpr int64_t kAlignment = 16;
 
@@ -85,6 +88,8 @@ class StagedUpload {
   struct Stage {
     PinnedBuffer<char> memory;
     Event copied;
+    cudaStream_t stream = nullptr;
+    bool is_free = false;  // as the host has waited; otherwise `copied` says so, which takes a call
   };
 
   void AddBytes(const void* values, int64_t bytes, const void** device);

@@ -43,6 +43,7 @@ Status GpuGroupLookup::Lookup(const GroupBatch& batch, Span<const OutputRows> ou
     const StatusOr<const int64_t*> fetched = scratch_.round_trip.Fetch(
         stream(), plan_.words.report(), plan_.words.merge_size() + rows.find_words());
     SOK_RETURN_IF_ERROR(fetched.status());
+    scratch_.upload.HasWaited(stream());
     words = fetched.value();
     const StatusOr<bool> taken = merge.Take(words);
     SOK_RETURN_IF_ERROR(taken.status());
@@ -90,6 +91,7 @@ Status GpuGroupLookup::TakeFound(MergedRows* rows, const int64_t* words) {
 
 Status GpuGroupLookup::WriteOutputs(Span<const OutputRows> outputs) {
   std::vector<LookupOutput> work;
+  work.reserve(plan_.bags.lookups().size());
   for (size_t l = 0; l < plan_.bags.lookups().size(); ++l) {
     const int t = plan_.bags.lookups()[l].table;
     work.push_back(

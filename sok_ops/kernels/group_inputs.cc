@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,18 +39,27 @@ tensorflow::Status ReadLookupTensors(const LookupSpec& spec, const TensorSpec& t
 
 namespace tf = ::tensorflow;
 
+namespace {
+
+tf::Status CheckDistinct(std::vector<EngineTable*> tables) {
+  std::sort(tables.begin(), tables.end());
+  const auto twice = std::adjacent_find(tables.begin(), tables.end());
+  if (twice == tables.end()) return tf::Status();
+  return tf::errors::InvalidArgument("Embedding variable '", (*twice)->options().name,
+                                     "' occurs twice in the handles of a group");
+}
+
+}  // namespace
+
 tf::Status ReadTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims, GroupTables* tables) {
-  std::set<const EngineTable*> seen;
+  tables->refs.reserve(dims.size());
+  tables->tables.reserve(dims.size());
   for (size_t t = 0; t < dims.size(); ++t) {
     TableRef ref;
     TF_RETURN_IF_ERROR(LookupTable(context, static_cast<int>(t), &ref));
     if (ref.table->options().dim != dims[t]) {
       return tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' has dim ",
                                          ref.table->options().dim, ", not ", dims[t]);
-    }
-    if (!seen.insert(ref.table.get()).second) {
-      return tf::errors::InvalidArgument("Embedding variable '", ref.name(),
-                                         "' occurs twice in the handles of a group");
     }
     Engine& engine = ref.table->engine();
     if (t == 0) tables->engine = &engine;
@@ -64,7 +72,7 @@ tf::Status ReadTables(tf::OpKernelContext* context, const std::vector<int64_t>& 
     tables->tables.push_back(ref.table.get());
     tables->refs.push_back(std::move(ref));
   }
-  return tf::Status();
+  return CheckDistinct(tables->tables);
 }
 
 tf::Status CheckOneRank(const GroupTables& tables) {
