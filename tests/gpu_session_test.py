@@ -379,6 +379,33 @@ def test_constants_that_a_lookup_needs_on_the_host_do_not_come_from_the_gpu(trai
             assert device_type(constant.device) == "CPU"
 
 
+def test_orders_between_cpu_and_gpu_take_no_copy():
+    pending = []
+    with tf.Graph().as_default(), fake_gpu_device.session() as session:
+        with tf.device(GPU):
+            table = sok.EmbeddingVariable(name="clicks", dim=2, initializer=1.0)
+        with tf.device(CPU):
+            step = v1.train.create_global_step()
+            before = v1.assign_add(v1.get_variable("before", initializer=0), 1)
+        with tf.control_dependencies([before]):
+            rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+        train = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(rows), global_step=step)
+        update = next(op for op in session.graph.get_operations() if op.type.endswith("ApplyGradients"))
+        with tf.control_dependencies([tf.group(update)]), tf.device(CPU):
+            runtime = fake_gpu_device.cuda_runtime()
+            after = tf.numpy_function(lambda: pending.append(runtime.pending_work()), [], [])
+        initialize(session)
+        for _ in range(3):
+            session.run([train, after])
+        # Work of the updates was still in the GPU's stream.
+        assert len(pending) == 3 and min(pending) > 0
+        # What TensorFlow would send where there is no tensor.
+        empty = [node.name for node in ops_of([train, after], session=session) if "/ctrl/_" in node.name]
+        assert empty == []
+        assert session.run(step) == 4
+        np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 1 - 4 * 0.5))
+
+
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
     """For dense ids, and for bags with weights."""
