@@ -1,0 +1,99 @@
+"""Tests the package without the names of other systems: removes their folders, and runs the other tests.
+
+A copy of the checkout loses the folders of all dialects. What is left must import, and pass each test file of
+`tests/` that neither names a dialect nor imports a helper that does. Documents and the programs of `examples/`
+and `benchmarks/` show the whole library, so their tests are left out.
+
+Usage: tools/python.sh tools/test_without_dialects.py [TEST_FILE...]
+The last line is `N passed, N failed`. Exit status: 0 if nothing failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+_DIALECTS = ("deeprec", "dist_model_parallel", "experiment")
+_NAMES_A_DIALECT = re.compile(rf"\b({'|'.join(_DIALECTS)}|distributed_embeddings)\b")
+_OF_WHOLE_LIBRARY = re.compile(r"(documentation|example_.*|benchmark_.*|v1_programs)_test")
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the program; returns the exit status."""
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "sok")
+        _copy_checkout(copy)
+        files = arguments or sorted(_tests_without_dialects(copy / "tests"))
+        for number, file in enumerate(files, start=1):
+            print(f"[{number}/{len(files)}] {file}", flush=True)
+            counts = _run(copy, file, Path(folder, "report.xml"))
+            passed, failed = passed + counts[0], failed + counts[1]
+    print(f"{passed} passed, {failed} failed")
+    return int(failed > 0)
+
+
+def _copy_checkout(copy: Path) -> None:
+    """Copies the checkout without the dialects, and links the op libraries that are built."""
+    listed = subprocess.run(["git", "ls-files", "-z"], check=True, stdout=subprocess.PIPE).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if os.path.exists(name):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(name, copy / name)
+    package = copy / "python/sparse_operation_kit"
+    for dialect in _DIALECTS:
+        shutil.rmtree(package / dialect)
+    shutil.rmtree(copy / "python/distributed_embeddings")
+    for library in Path(os.environ["SOK_BAZEL_BIN"], "tools/site/sparse_operation_kit").glob("*.so"):
+        (package / library.name).symlink_to(library.resolve())
+
+
+def _tests_without_dialects(tests: Path) -> Iterator[str]:
+    """Yields the test files that neither name a dialect nor import, at any depth, a helper that does."""
+    texts = {path.stem: path.read_text() for path in tests.glob("*.py")}
+    named = {name for name, text in texts.items() if _NAMES_A_DIALECT.search(text)}
+    while True:
+        importing = re.compile(rf"^\s*(import|from) ({'|'.join(named)})\b", re.MULTILINE)
+        more = {name for name, text in texts.items() if importing.search(text)} - named
+        if not more:
+            break
+        named |= more
+    for name in texts:
+        if name.endswith("_test") and name not in named and not _OF_WHOLE_LIBRARY.fullmatch(name):
+            yield f"tests/{name}.py"
+
+
+def _run(copy: Path, file: str, report: Path) -> tuple[int, int]:
+    """Runs a test file in the copy; returns how many cases passed, and how many failed."""
+    report.unlink(missing_ok=True)
+    paths = (copy / "python", copy / "tests", copy / "tools", copy)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "XML_OUTPUT_FILE": str(report),
+    }
+    command = [sys.executable, "tools/run_pytest.py", "pyproject.toml", file]
+    ended = subprocess.run(
+        command, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if not report.exists():
+        sys.stdout.buffer.write(ended.stdout)
+        return 0, int(ended.returncode != 0)
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    broken = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    failed = max(broken, int(ended.returncode != 0))
+    if failed:
+        sys.stdout.buffer.write(ended.stdout)
+    return len(cases) - broken - skipped, failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
