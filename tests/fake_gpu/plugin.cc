@@ -65,8 +65,10 @@ TF_Bool AllocatorStats(const SP_Device*, SP_AllocatorStats*) { return 0; }
 // Below 255 MiB TensorFlow leaves nothing to others.
 #ifdef SOK_ON_HOST
 constexpr size_t kMemory = size_t{192} << 20;
+constexpr int64_t kForOthers = int64_t{1} << 20;
 void LimitMemory() { sok::on_host::SetDeviceMemoryLimit(kMemory); }
 #else
+constexpr int64_t kForOthers = 0;
 void LimitMemory() {}
 #endif
 
@@ -74,7 +76,7 @@ TF_Bool MemoryUsage(const SP_Device*, int64_t* free_bytes, int64_t* total_bytes)
   size_t free_now = 0;
   size_t total = 0;
   if (cudaMemGetInfo(&free_now, &total) != cudaSuccess) return 0;
-  *free_bytes = static_cast<int64_t>(free_now);
+  *free_bytes = static_cast<int64_t>(free_now) - kForOthers;
   *total_bytes = static_cast<int64_t>(total);
   return 1;
 }
