@@ -269,6 +269,53 @@ TEST_F(KeyIndexTest, TurnoverAtFullLoadKeepsThePlaces) {
   EXPECT_TRUE(was_cleaned);
 }
 
+uint32_t TombstonesIn(const KeyIndex& index) {
+  DeviceArray<uint32_t> sum({0});
+  EXPECT_TRUE(CountTombstones(nullptr, index.view(), sum.data()).ok());
+  return sum.Fetch()[0];
+}
+
+// Erasures of random sizes, so that a count arrives some of them later.
+TEST_F(KeyIndexTest, TombstonesAreNeverMoreThanErased) {
+  std::mt19937_64 random(3);
+  KeyIndex index(&allocator_);
+  Map map;
+  ASSERT_TRUE(index.Reserve(nullptr, 720).ok());
+  std::vector<int64_t> keys = DistinctIds(720, 0);
+  Insert(keys, 0, &index, &map);
+  uint32_t most = 0;
+  for (int round = 1; round <= 60; ++round) {
+    const auto n = static_cast<int64_t>(random() % (random() % 2 == 0 ? 20 : 300));
+    std::shuffle(keys.begin(), keys.end(), random);
+    Erase({keys.end() - n, keys.end()}, &index, &map);
+    keys.resize(keys.size() - n);
+    ASSERT_LE(TombstonesIn(index), index.erased());
+    most = std::max(most, TombstonesIn(index));
+    const auto room = static_cast<int64_t>(720 - keys.size());
+    const std::vector<int64_t> fresh = DistinctIds(random() % 2 == 0 ? room : room / 3, round);
+    Insert(fresh, round * 1000, &index, &map);
+    keys.insert(keys.end(), fresh.begin(), fresh.end());
+    ASSERT_LE(TombstonesIn(index), index.erased());
+  }
+  EXPECT_GT(most, 0u);
+  ExpectHolds(index, map, DistinctIds(100, 1));
+}
+
+// Keys of buckets with room leave free places: however many are erased, the index stays where it is.
+TEST_F(KeyIndexTest, FreePlacesAreNoReasonToMoveKeys) {
+  KeyIndex index(&allocator_);
+  Map map;
+  ASSERT_TRUE(index.Reserve(nullptr, 1440).ok());
+  Insert(DistinctIds(600, 0), 0, &index, &map);
+  const longlong2* const slots = index.view().slots;
+  for (int round = 1; round <= 20; ++round) {
+    Insert(DistinctIds(120, round), round * 1000, &index, &map);
+    Erase(DistinctIds(120, round), &index, &map);
+    EXPECT_EQ(index.view().slots, slots);
+  }
+  ExpectHolds(index, map, DistinctIds(120, 1));
+}
+
 TEST_F(KeyIndexTest, GrowthIsByHalfAtLeast) {
   KeyIndex index(&allocator_);
   Map map;

@@ -76,6 +76,18 @@ TEST_P(GradientContract, AHotIdGetsTheSumOfAllItsOccurrences) {
             (std::multiset<float>{2.0f + 4.0f, static_cast<float>(occurrences) * 0.5f + 2.0f + 4.0f}));
 }
 
+TEST_P(GradientContract, ALookupThatOnlyReadsHasNone) {
+  InlineExecutor executor;
+  ContractGroup group(GetParam(), executor, {ContractOptions("table", 2)});
+  const ContractBatch batch = {SumOf(0, {std::vector<int64_t>(300, 7)})};
+  for (const bool training : {true, false}) {
+    ASSERT_TRUE(group.Lookup(batch, training).ok());
+    std::vector<ValuesByKey> sums;
+    ASSERT_TRUE(group.Backward({{0.5f, 1.0f}}, &sums).ok());
+    EXPECT_EQ(sums[0].size(), training ? 1u : 0u);
+  }
+}
+
 TEST_P(WeightsContract, GradientsOfWeightsEqualTheReference) {
   for (const int64_t bags : NumbersOfBags(GetParam())) {
     for (const bool training : {true, false}) {
