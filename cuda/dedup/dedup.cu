@@ -43,7 +43,8 @@ __device__ __forceinline__ bool IsMerged(const Occurrences& occurrences, int64_t
          occurrences.is_merged[PartOf(occurrences.table_begin, occurrences.num_tables, p)] != 0;
 }
 
-// Finds the slot of occurrence `p`, and stores `p` there if it is the earliest so far.
+// Finds the slot of occurrence `p`, and stores `p` there if it is the earliest so far. To try to store is
+// faster than to look first: most ids are new to the table, as frequent ones come once a block.
 __device__ __forceinline__ uint32_t Claim(const PositionTable& table, const int64_t* keys,
                                           const TableRange& range, uint32_t p) {
   const int64_t key = keys[p];
@@ -51,23 +52,65 @@ __device__ __forceinline__ uint32_t Claim(const PositionTable& table, const int6
        at = (at + 1) & table.mask) {
     // Relaxed: the keys were there before the kernel, and a slot never changes to another id.
     const cuda::atomic_ref<uint32_t, cuda::thread_scope_device> slot(table.slots[at]);
-    uint32_t there = slot.load(cuda::std::memory_order_relaxed);
-    if (there == kEmpty && slot.compare_exchange_strong(there, p, cuda::std::memory_order_relaxed)) {
+    uint32_t there = kEmpty;
+    if (slot.compare_exchange_strong(there, p, cuda::std::memory_order_relaxed)) {
       return static_cast<uint32_t>(at);
     }
     if (there < range.begin || there >= range.end || keys[there] != key) continue;
-    // Most occurrences of a frequent id come later than the first one, and only read.
     if (p < there) slot.fetch_min(p, cuda::std::memory_order_relaxed);
     return static_cast<uint32_t>(at);
   }
 }
 
-__global__ __launch_bounds__(kThreadsPerBlock) void ClaimKernel(Occurrences occurrences, PositionTable table,
-                                                                uint32_t* slot_of) {
+// Occurrences that follow one another, one for each thread of a block, and a table of their ids: a slot holds
+// the number of one in the tile. In the end, an id's slot holds that of its first one.
+constexpr int kTile = 512;
+constexpr int kTileSlots = 2 * kTile;
+struct ClaimTile {
+  int64_t keys[kTile];
+  int tables[kTile];
+  int slots[kTileSlots];    // kTile: empty
+  uint32_t claimed[kTile];  // for the first occurrence of an id in the tile, its slot of the PositionTable
+};
+
+// The slot of occurrence number `i` in the tile.
+__device__ __forceinline__ int ClaimInTile(ClaimTile& tile, int i) {
+  const int64_t key = tile.keys[i];
+  const uint64_t hash = Mix64(static_cast<uint64_t>(key)) >> 32;  // the PositionTable takes the low bits
+  for (int at = static_cast<int>(hash % kTileSlots);; at = (at + 1) % kTileSlots) {
+    const int there = atomicCAS(&tile.slots[at], kTile, i);
+    if (there == kTile) return at;
+    if (tile.keys[there] != key || tile.tables[there] != tile.tables[i]) continue;
+    if (i < there) atomicMin(&tile.slots[at], i);
+    return at;
+  }
+}
+
+// Only the first occurrence of an id in a tile looks into the table: otherwise threads of many blocks would
+// contend for the slot of a frequent id.
+__global__ __launch_bounds__(kTile) void ClaimKernel(Occurrences occurrences, PositionTable table,
+                                                     uint32_t* slot_of) {
+  __shared__ ClaimTile tile;
+  const int i = static_cast<int>(threadIdx.x);
   const int64_t n = NumOccurrences(occurrences);
-  for (int64_t p = ThreadOfGrid(); p < n; p += ThreadsOfGrid()) {
-    if (!IsMerged(occurrences, p)) continue;
-    slot_of[p] = Claim(table, occurrences.keys, RangeOf(occurrences, p), static_cast<uint32_t>(p));
+  for (int64_t first = int64_t{blockIdx.x} * kTile; first < n; first += int64_t{gridDim.x} * kTile) {
+    const int64_t p = first + i;
+    for (int at = i; at < kTileSlots; at += kTile) tile.slots[at] = kTile;
+    bool claims = false;
+    if (p < n) {
+      tile.keys[i] = occurrences.keys[p];
+      tile.tables[i] = PartOf(occurrences.table_begin, occurrences.num_tables, p);
+      claims = occurrences.is_merged == nullptr || occurrences.is_merged[tile.tables[i]] != 0;
+    }
+    __syncthreads();
+    const int own = claims ? ClaimInTile(tile, i) : 0;
+    __syncthreads();
+    if (claims && tile.slots[own] == i) {
+      tile.claimed[i] = Claim(table, occurrences.keys, RangeOf(occurrences, p), static_cast<uint32_t>(p));
+    }
+    __syncthreads();
+    if (claims) slot_of[p] = tile.claimed[tile.slots[own]];
+    __syncthreads();  // before the next tile overwrites this one
   }
 }
 
@@ -136,7 +179,9 @@ Status ClaimSlots(cudaStream_t stream, const Occurrences& occurrences, const Dev
                   uint32_t* slot_of) {
   SOK_RETURN_IF_ERROR(FillBytes(stream, slots.data(), 0xff, slots.bytes()));
   const PositionTable table = {slots.data(), static_cast<uint64_t>(slots.size()) - 1};
-  return Launch("Claim", stream, ShapeFor(occurrences.max), ClaimKernel, occurrences, table, slot_of);
+  const int64_t tiles = (occurrences.max + kTile - 1) / kTile;
+  return Launch("Claim", stream, {std::min(tiles, kMaxBlocks), kTile, 0}, ClaimKernel, occurrences, table,
+                slot_of);
 }
 
 }  // namespace
