@@ -7,6 +7,7 @@ from tensorflow.python.eager import context
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.ranks import initialize
 
 pytestmark = pytest.mark.cases_on_gpu(1)
@@ -155,6 +156,26 @@ def test_a_second_call_may_have_another_batch_size():
 def test_in_eager_execution_a_second_call_may_have_another_batch_size():
     with context.eager_mode():
         assert [sok.Init(global_batch_size=size, seed=3).numpy() for size in (16, 17)] == [b"OK"] * 2
+
+
+def test_saved_models_without_a_session_have_seeds_of_their_own(tmp_path):
+    keys, unseen = [1, 2], 9
+    trained, v1 = [], tf.compat.v1
+    for seed in (3, 4):
+        initialize._reset()
+        with tf.Graph().as_default(), v1.Session() as session:
+            sok.Init(global_batch_size=16, seed=seed)
+            ids = v1.placeholder(tf.int64, [None])
+            rows = tf.nn.embedding_lookup(sok.EmbeddingVariable(name="table", dim=2), ids)
+            session.run(v1.global_variables_initializer())
+            session.run(rows, {ids: keys})
+            v1.saved_model.simple_save(session, str(tmp_path / str(seed)), {"ids": ids}, {"rows": rows})
+            trained.append(session.run(rows, {ids: [*keys, unseen]}))
+    with context.eager_mode():
+        models = [tf.saved_model.load(str(tmp_path / str(seed))) for seed in (3, 4, 3)]
+        for model, want in zip_equal(models, [*trained, trained[0]]):
+            served = model.signatures["serving_default"](ids=tf.constant([*keys, unseen], tf.int64))
+            np.testing.assert_array_equal(served["rows"], want)
 
 
 def test_a_session_refuses_the_init_of_another_seed():

@@ -17,6 +17,12 @@ enum Argument { kGlobalBatchSize, kSeed, kGradientDtype, kArguments };
 
 std::string GradientDtypeName(int64_t dtype) { return tf::DataTypeString(static_cast<tf::DataType>(dtype)); }
 
+// Without a session, SavedModels that TensorFlow 2 loads share a Runtime, and each may come with a seed of
+// its own. If there are several ranks, they exchange it once.
+bool HasSeedOfItsOwn(tf::OpKernelContext* context, int ranks) {
+  return context->session_state() == nullptr && ranks == 1;
+}
+
 // The batch size may have changed, as nothing depends on it.
 tf::Status CheckUnchanged(const Runtime& existing, uint64_t seed, tf::DataType gradient_dtype, int ranks) {
   if (existing.seed == seed && existing.gradient_dtype == gradient_dtype && existing.ranks == ranks) {
@@ -24,7 +30,7 @@ tf::Status CheckUnchanged(const Runtime& existing, uint64_t seed, tf::DataType g
   }
   return tf::errors::FailedPrecondition(
       "sok.Init has run in this session with other arguments: ", existing.DebugString(), ", seed ",
-      static_cast<int64_t>(existing.seed), ", gradients sent as ",
+      static_cast<int64_t>(existing.seed.load()), ", gradients sent as ",
       GradientDtypeName(existing.gradient_dtype));
 }
 
@@ -50,6 +56,7 @@ class InitOp : public tf::OpKernel {
                     static_cast<tf::DataType>(words[kGradientDtype]), rank_, ranks_));
     tf::core::RefCountPtr<Runtime> existing;
     if (LookupRuntime(context, "", &existing).ok()) {
+      if (HasSeedOfItsOwn(context, ranks_)) existing->seed = runtime->seed.load();
       OP_REQUIRES_OK(context,
                      CheckUnchanged(*existing, runtime->seed, runtime->gradient_dtype, runtime->ranks));
     } else {
@@ -99,10 +106,13 @@ class InitHasRunOp : public tf::OpKernel {
                                             " words, not ", int{kArguments}));
     const int64_t* words = arguments.flat<int64_t>().data();
     tf::core::RefCountPtr<Runtime> existing;
-    const bool has_run = LookupRuntime(context, "", &existing).ok();
+    bool has_run = LookupRuntime(context, "", &existing).ok();
+    if (has_run && HasSeedOfItsOwn(context, ranks_)) {
+      has_run = existing->seed == static_cast<uint64_t>(words[kSeed]);
+    }
     if (has_run) {
       // All ranks use rank 0's seed, so only rank 0 can compare its own.
-      const uint64_t seed = rank_ == 0 ? static_cast<uint64_t>(words[kSeed]) : existing->seed;
+      const uint64_t seed = rank_ == 0 ? static_cast<uint64_t>(words[kSeed]) : existing->seed.load();
       OP_REQUIRES_OK(
           context, CheckUnchanged(*existing, seed, static_cast<tf::DataType>(words[kGradientDtype]), ranks_));
     }

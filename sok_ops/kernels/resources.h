@@ -2,6 +2,7 @@
 #ifndef SOK_SOK_OPS_KERNELS_RESOURCES_H_
 #define SOK_SOK_OPS_KERNELS_RESOURCES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,7 +34,8 @@ class Runtime : public tensorflow::ResourceBase {
   }
 
   const int64_t global_batch_size;
-  const uint64_t seed;
+  // Of the tables that are made from now on: changes only where there is no session (init_kernel.cc).
+  std::atomic<uint64_t> seed;
   // The dtype in which row gradients are sent to their owners: DT_FLOAT, DT_HALF or DT_BFLOAT16.
   const tensorflow::DataType gradient_dtype;
   const int rank;
