@@ -188,6 +188,30 @@ def test_a_new_graph_takes_over_what_savers_of_another_left(tmp_path):
     assert left.incremental.last_checkpoints
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+def test_savers_of_an_imported_graph_take_over_too(tmp_path, is_new):
+    """The Saver that comes with the MetaGraph, or new ones of both kinds that are built after it."""
+    job = job_of(tmp_path, increments="increment")
+    job.run("ffii")
+    old_checkpoints._savers.clear()
+    with tf.Graph().as_default() as graph, v1.Session(config=harness.session_config()) as session:
+        saver = train.import_meta_graph(f"{tmp_path}/model-2.meta")
+        saver.restore(session, f"{tmp_path}/model-2")
+        incremental = IncrementalSaver(max_to_keep=1, sharded=True)
+        if is_new:
+            saver = train.Saver(max_to_keep=3)
+        saver.recover_last_checkpoints([f"{tmp_path}/model-1", f"{tmp_path}/model-2"])
+        step = train.get_global_step(graph)
+        for _ in range(3):
+            session.run(job.train.name)
+            saver.save(session, f"{tmp_path}/model", step)
+            session.run(job.train.name)
+            incremental.incremental_save(session, f"{tmp_path}/increment", step)
+    left = [3, 5, 7] if is_new else [5, 7]
+    assert (steps(tmp_path), steps(tmp_path, "increment")) == (left, [8])
+    assert saved_files.bases(tmp_path) == ["increment-8", *(f"model-{step}" for step in left)]
+
+
 def test_what_another_process_wrote_again_stays_after_a_failed_save(tmp_path):
     job_of(tmp_path, keep=3).run("fff")
     (tmp_path / "folder").mkdir()
