@@ -84,6 +84,13 @@ def test_checkpoints_take_no_memory_that_grows_with_the_table(tmp_path):
     assert not list(folder.iterdir())
 
 
+def test_many_tables_take_one_file_beside_tensorflows(tmp_path):
+    _, results = run_workload(tmp_path, "many_tables", "--folder", str(tmp_path))
+    assert [result.question["what"] for result in results] == ["save", "restore"]
+    for result in results:
+        assert result.counts == {"files of tables": 2, "files of variables": 2}
+
+
 @pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="needs valgrind")
 def test_instructions_of_the_parts_add_up_to_a_step(tmp_path):
     from workloads import instructions

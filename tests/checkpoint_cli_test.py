@@ -1,6 +1,5 @@
 """The command line: inspect, diff, all kinds of paths, and users' errors."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,17 +11,9 @@ import tensorflow as tf
 import checkpoint_files
 import harness  # noqa: F401 - quiets TensorFlow
 import sparse_operation_kit as sok
-from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_table
 from same_length import zip_equal
-from sparse_operation_kit.checkpoint import (
-    CheckpointError,
-    cli,
-    compare,
-    diff,
-    locate,
-    open_checkpoint,
-    tensorflow_part,
-)
+from sparse_operation_kit.checkpoint import CheckpointError, cli, compare, diff, open_checkpoint
 
 
 def run(capsys, *arguments):
@@ -43,51 +34,35 @@ def saved_history(tmp_path, name="items", steps=3, seed=0, **fields):
     return made
 
 
-def write_references(prefix, *all_saved):
-    """Writes TensorFlow's part of a checkpoint."""
-    references = {
-        locate._entry_at(saved.folder).name: tensorflow_part.reference(saved.folder, saved.crc32, 0)
-        for saved in all_saved
-    }
-    tensorflow_part.write(prefix, references, None)
-    (prefix.parent / "checkpoint").write_text(f'model_checkpoint_path: "{prefix.name}"\n')
+def two_tables(tmp_path):
+    """The histories of two tables in checkpoints of one directory."""
+    made = [
+        History(tmp_path, np.random.default_rng(0), table=table_description(name=name))
+        for name in ("items", "scope/users")
+    ]
+    for step in range(2):
+        for one in made:
+            one.train(20)
+        checkpoint_files.save_all(made, f"model.ckpt-{step}", delta=step > 0)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-1"\n')
+    return made
 
 
 def test_every_kind_of_path(tmp_path, capsys):
-    one, two = saved_history(tmp_path, "items"), saved_history(tmp_path, "scope/users")
-    prefix = tmp_path / "model.ckpt-2"
-    write_references(prefix, one.saved[-1], two.saved[-1])
-    for path in (prefix, tmp_path, tmp_path / "model.ckpt-2.sok", tmp_path / "model.ckpt-2.index"):
+    two_tables(tmp_path)
+    for path in (tmp_path / "model.ckpt-1", tmp_path, tmp_path / "model.ckpt-1.index"):
         checkpoint = open_checkpoint(path)
         assert [entry.name for entry in checkpoint.tables] == ["items", "scope/users"]
-        assert [entry.place for entry in checkpoint.tables] == [one.saved[-1].folder, two.saved[-1].folder]
+        assert checkpoint.prefix == tmp_path / "model.ckpt-1"
         assert run(capsys, "verify", path)[0] == 0
-    assert [entry.name for entry in open_checkpoint(two.saved[-1].folder).tables] == ["scope/users"]
 
 
 def test_a_renamed_checkpoint(tmp_path, capsys):
-    made = saved_history(tmp_path, steps=1)
-    write_references(tmp_path / "model.ckpt-0", made.saved[0])
+    saved_history(tmp_path, steps=1)
     (tmp_path / "elsewhere").mkdir()
     for path in tmp_path.glob("model.ckpt-0*"):
         path.rename(tmp_path / "elsewhere" / path.name.replace("model.ckpt-0", "best"))
     assert run(capsys, "verify", tmp_path / "elsewhere" / "best")[0] == 0
-
-
-def test_the_reference_decides_between_two_saves(tmp_path, capsys):
-    made = saved_history(tmp_path, steps=1)
-    made.train()
-    second = made.save("model.ckpt-0")
-    status, _, error = run(capsys, "inspect", tmp_path / "model.ckpt-0.sok")
-    assert status == 2 and "holds the table 'items' more than once" in error
-    write_references(tmp_path / "model.ckpt-0", second)
-    assert open_checkpoint(tmp_path / "model.ckpt-0.sok").tables[0].place == second.folder
-
-
-def test_unfinished_folders_are_no_tables(tmp_path):
-    made = saved_history(tmp_path, steps=1)
-    (made.saved[0].folder.parent / "items-0123456789abcdef.unfinished").mkdir()
-    assert len(open_checkpoint(tmp_path / "model.ckpt-0.sok").tables) == 1
 
 
 @pytest.mark.parametrize("command", [["inspect"], ["verify"], ["diff"], ["compact"], ["export"]])
@@ -99,15 +74,13 @@ def test_errors_of_users_have_no_traceback(tmp_path, capsys, command):
     }
     nothing = tmp_path / "nothing"
     (tmp_path / "empty").mkdir()
-    (tmp_path / "empty.sok").mkdir()
     (tmp_path / "file").write_text("no checkpoint")
     (tmp_path / "broken.index").write_text("no checkpoint")
     messages = {
         nothing: "there is neither a checkpoint with this prefix nor such a folder",
         tmp_path / "empty": "holds no checkpoint",
-        tmp_path / "empty.sok": "holds no table",
         tmp_path / "file": "is a file",
-        tmp_path / "broken": "TensorFlow cannot read it",
+        tmp_path / "broken": "is damaged, or not the index of a checkpoint",
     }
     for path, message in messages.items():
         status, output, error = run(capsys, *command, path, *others.get(command[0], []))
@@ -125,35 +98,26 @@ def test_a_checkpoint_without_tables(tmp_path, capsys):
     assert status == 2 and "without any embedding table" in error
 
 
-@pytest.mark.parametrize(
-    "text", ['{"manifest_crc32"', '{"manifest_crc32": 1}', '{"folder": "/etc", "manifest_crc32": 1}']
-)
-def test_references_that_name_no_folder(tmp_path, capsys, text):
-    tensorflow_part.write(tmp_path / "model", {"items": text}, None)
-    status, _, error = run(capsys, "inspect", tmp_path / "model")
-    assert status == 2 and "names no folder" in error
-
-
 def test_inspect(tmp_path, capsys):
     description = table_description(admission=COUNTER, capacity=1000)
     made = History(tmp_path, np.random.default_rng(0), table=description)
     for step in range(2):
         made.train(100)
         saved = made.save(f"model.ckpt-{step}", delta=step > 0)
-    status, output, error = run(capsys, "inspect", saved.folder)
+    status, output, error = run(capsys, "inspect", saved.prefix)
     assert status == 0 and error == ""
     for expected in (
         "items\n",
-        str(saved.folder),
+        str(saved.prefix),
         "delta after 1 checkpoint, of step 2",
         "int64, hashed, at most 1,000 on a rank (on_full: error)",
         "uniform, a -0.05, b 0.05, seed 17",
         "lazy_adam, 2 steps; first with alpha 0.001",
-        "m [4], v [1]",
+        "m [4], v [4]",
         "counter, filter_freq 5, default_value 0.25",
         f"waiting     {len(saved.waiting)} ids",
         f"rows        {len(saved.rows)} of 4 floats in 2 shards",
-        str(made.saved[0].folder),
+        str(made.saved[0].prefix),
     ):
         assert expected in output, expected
 
@@ -177,7 +141,7 @@ def test_histograms(tmp_path, capsys):
     values[2:6, 0] = 2.0
     values[7, 2] = np.nan
     shards = [{"keys": keys[keys % 2 == n], "values": values[keys % 2 == n]} for n in (0, 1)]
-    checkpoint_files.write_folder(tmp_path / "a", shards)
+    write_table(tmp_path / "a", shards)
     output = run(capsys, "inspect", tmp_path / "a")[1]
     assert counts_of(output, "rows by shard") == {"shard 0": 8, "shard 1": 6}
     leading = {label: n for label, n in counts_of(output, "rows by the first bits of the key").items() if n}
@@ -193,21 +157,24 @@ PRINTED_NAME = r"it\x1b[2J\x07ems\x0a\xe2\x80\xae\xe2\x80\xa8\xc2\x9b31m"
 
 
 def test_text_from_files_is_printed_as_text(tmp_path, capsys):
-    """Names, optimizers, slots and all other text of manifests, in output and in errors."""
+    """Names, optimizers, slots and all other text of entries, in output and in errors."""
     made = saved_history(tmp_path / "a\x1bb", HOSTILE_NAME)
-    other = saved_history(tmp_path / "other", HOSTILE_NAME, seed=1)
-    first, second = (history.saved[-1].folder for history in (made, other))
-    (first / f"shard-00000/more{HOSTILE_NAME}").touch()
+    first = made.saved[-1].prefix
+    second = saved_history(tmp_path / "other", HOSTILE_NAME, seed=1).saved[-1].prefix
     lagging = saved_history(tmp_path / "a\x1bb" / "lagging", HOSTILE_NAME, 1)
     lagging.train()
-    late = lagging.save("late", delta=True, lagging=True).folder
-    prefix = tmp_path / "model"
-    write_references(prefix, other.saved[-1])
+    late = lagging.save("late", delta=True, lagging=True).prefix
+    damaged = tmp_path / "damaged"
+    write_table(
+        damaged,
+        [{"keys": np.array([1, 1]), "values": np.zeros([2, 4], "<f4")}],
+        table=table_description(name=HOSTILE_NAME),
+    )
     commands = [
         ("inspect", first),
         ("inspect", first, "--id", next(iter(made.rows))),
-        ("inspect", prefix, "--table", "none"),
-        ("verify", first),
+        ("inspect", second, "--table", "none"),
+        ("verify", damaged),
         ("diff", first, second),
         ("diff", first, late),
         ("export", first, "--to", tmp_path / HOSTILE_NAME / "x", "--format", "npy"),
@@ -229,33 +196,31 @@ def test_errors_name_undecodable_text(tmp_path):
 
 
 def test_a_chain_with_a_path_above_the_root(tmp_path, capsys):
-    """The parent of the root is the root, as for the system, so the folder is looked for there."""
-    made = saved_history(tmp_path, steps=2)
-    folder = made.saved[-1].folder
-    document = json.loads((folder / "manifest.json").read_bytes())
+    """The parent of the root is the root, as for the system, so the checkpoint is looked for there."""
+    first, last = saved_history(tmp_path, steps=2).saved
     up = "../" * 1000
-    document["chain"][0]["path"] = f"{up}none"
-    checkpoint_files.write_manifest(folder, document)
-    for command in ("inspect", "verify"):
-        _, output, error = run(capsys, command, folder)
-        assert "/none: there is no such folder" in output + error
-    document["chain"][0]["path"] = f"{up}{made.saved[0].folder}"
-    checkpoint_files.write_manifest(folder, document)
-    assert run(capsys, "verify", folder)[0] == 0
+    for prefix in (f"{up}none", f"{up}{first.prefix}"):
+        chain = [{"prefix": prefix, "id": first.id}]
+        checkpoint_files.write(last.prefix, checkpoint_files.changed(last.tensors, "items", chain=chain))
+        if prefix.endswith("none"):
+            for command in ("inspect", "verify"):
+                _, output, error = run(capsys, command, last.prefix)
+                assert "'/none.index'" in output + error
+    assert run(capsys, "verify", last.prefix)[0] == 0
 
 
 def test_empty_tables(tmp_path, capsys):
     made = History(tmp_path, np.random.default_rng(0))
-    folder = made.save("model.ckpt-0").folder
-    status, output, _ = run(capsys, "inspect", folder, "--png", tmp_path / "a.png")
+    prefix = made.save("model.ckpt-0").prefix
+    status, output, _ = run(capsys, "inspect", prefix, "--png", tmp_path / "a.png")
     assert status == 0 and "rows        0 of 4 floats" in output
 
 
 def test_pictures(tmp_path, capsys):
     made = saved_history(tmp_path)
-    assert run(capsys, "inspect", made.saved[-1].folder, "--png", tmp_path / "a.png")[0] == 0
+    assert run(capsys, "inspect", made.saved[-1].prefix, "--png", tmp_path / "a.png")[0] == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    status, _, error = run(capsys, "inspect", made.saved[-1].folder, "--png", tmp_path / "no" / "a.png")
+    status, _, error = run(capsys, "inspect", made.saved[-1].prefix, "--png", tmp_path / "no" / "a.png")
     assert status == 2 and "a.png" in error
 
 
@@ -267,26 +232,26 @@ def test_one_id(tmp_path, capsys):
     saved = made.save("model.ckpt-0")
     key = min(saved.rows)
     made_row = saved.rows[key]
-    output = run(capsys, "inspect", saved.folder, "--id", key, "--table", "items")[1]
+    output = run(capsys, "inspect", saved.prefix, "--id", key, "--table", "items")[1]
     assert output.startswith(f"items: id {key}, shard {key % 2}\n")
     fields = dict(line.strip().split(maxsplit=1) for line in output.splitlines()[1:])
     assert fields.keys() == {"values", "slot-m", "slot-v", "frequency"}
     assert np.array_equal(np.array(fields["values"].strip("[]").split(), "<f4"), made_row["values"])
     assert fields["frequency"] == str(made_row["frequency"])
-    output = run(capsys, "inspect", saved.folder, "--id", 5)[1]
+    output = run(capsys, "inspect", saved.prefix, "--id", 5)[1]
     assert "waits for admission" in output and "3 of 5" in output
-    status, _, error = run(capsys, "inspect", saved.folder, "--id", 31337)
+    status, _, error = run(capsys, "inspect", saved.prefix, "--id", 31337)
     assert status == 2 and "no row of the id 31337" in error
-    status, _, error = run(capsys, "inspect", saved.folder, "--id", 2**63)
+    status, _, error = run(capsys, "inspect", saved.prefix, "--id", 2**63)
     assert status == 2 and "not in [-2^63, 2^63)" in error
-    status, _, error = run(capsys, "inspect", saved.folder, "--table", "none")
+    status, _, error = run(capsys, "inspect", saved.prefix, "--table", "none")
     assert status == 2 and "has no table 'none'; it has 'items'" in error
 
 
 def test_an_id_of_several_tables(tmp_path, capsys):
-    saved_history(tmp_path, "items"), saved_history(tmp_path, "users")
-    status, _, error = run(capsys, "inspect", tmp_path / "model.ckpt-0.sok", "--id", 1)
-    assert status == 2 and "name one with --table: 'items', 'users'" in error
+    two_tables(tmp_path)
+    status, _, error = run(capsys, "inspect", tmp_path / "model.ckpt-0", "--id", 1)
+    assert status == 2 and "name one with --table: 'items', 'scope/users'" in error
 
 
 def compare_states(old, new):
@@ -308,7 +273,7 @@ def test_diff_of_states(tmp_path, monkeypatch, held, admission):
     for step in range(4):
         made.train(80)
         made.save(f"model.ckpt-{step}", delta=step % 2 == 1)
-    tables = [open_checkpoint(saved.folder).tables[0].open() for saved in made.saved]
+    tables = [open_checkpoint(saved.prefix).tables[0].open() for saved in made.saved]
     for old, old_table in zip_equal(made.saved, tables):
         for new, new_table in zip_equal(made.saved, tables):
             found = compare(old_table, new_table)
@@ -336,18 +301,20 @@ def test_diff_does_not_see_shards_or_order(tmp_path, capsys):
     made.bloom = made.bloom + made.bloom[:1]
     made.rows = dict(reversed(list(made.rows.items())))
     again = made.save("again")
-    assert run(capsys, "diff", made.saved[0].folder, again.folder) == (0, "", "")
+    assert run(capsys, "diff", made.saved[0].prefix, again.prefix) == (0, "", "")
 
 
 def test_diff_output(tmp_path, capsys):
-    made = saved_history(tmp_path, steps=1)
+    made = History(tmp_path, np.random.default_rng(0), table=table_description(admission=COUNTER))
+    made.train(100)
+    made.save("model.ckpt-0")
     key = next(iter(made.rows))
     made.rows[key]["values"] = made.rows[key]["values"] + np.float32(2)
     made.rows[list(made.rows)[-1]]["frequency"] += 1
     made.rows[12345] = made.rows[key]
     made.steps += 1
     changed = made.save("changed")
-    status, output, _ = run(capsys, "diff", made.saved[0].folder, changed.folder)
+    status, output, _ = run(capsys, "diff", made.saved[0].prefix, changed.prefix)
     assert status == 1
     assert "items: ids: 1 added, 0 removed, 2 changed" in output
     assert "items: values: of 1 id changed, a weight by 2" in output and f"(id {key})" in output
@@ -360,52 +327,45 @@ def test_diff_of_nan(tmp_path, capsys):
     key = next(iter(made.rows))
     made.rows[key]["values"] = np.full([4], np.nan, "<f4")
     first, second = made.save("first"), made.save("second")
-    assert run(capsys, "diff", first.folder, second.folder)[0] == 0
-    status, output, _ = run(capsys, "diff", made.saved[0].folder, second.folder)
+    assert run(capsys, "diff", first.prefix, second.prefix)[0] == 0
+    status, output, _ = run(capsys, "diff", made.saved[0].prefix, second.prefix)
     assert status == 1 and "a weight by inf" in output
 
 
 def test_diff_of_other_tables(tmp_path, capsys):
-    saved_history(tmp_path / "a", "items", 1), saved_history(tmp_path / "b", "items", 1)
-    saved_history(tmp_path / "b", "users", 1)
-    first, second = tmp_path / "a" / "model.ckpt-0.sok", tmp_path / "b" / "model.ckpt-0.sok"
-    assert run(capsys, "diff", first, second)[:2] == (1, f"users: only in {second}\n")
-    assert run(capsys, "diff", second, first)[:2] == (1, f"users: only in {second}\n")
+    both = two_tables(tmp_path / "b")[0].saved[0].tensors
+    of_one = {name: value for name, value in both.items() if not name.startswith("scope/users")}
+    checkpoint_files.write(tmp_path / "a" / "model.ckpt-0", of_one)
+    first, second = tmp_path / "a" / "model.ckpt-0", tmp_path / "b" / "model.ckpt-0"
+    assert run(capsys, "diff", first, second)[:2] == (1, f"scope/users: only in {second}\n")
+    assert run(capsys, "diff", second, first)[:2] == (1, f"scope/users: only in {second}\n")
     assert run(capsys, "diff", first, second, "--table", "items")[0] == 0
 
 
 @pytest.mark.parametrize("damage", ["a variable", "the new files"])
-def test_compaction_that_fails_leaves_no_table(tmp_path, capsys, damage):
+def test_compaction_that_fails_leaves_nothing(tmp_path, capsys, damage):
     made = saved_history(tmp_path)
-    prefix, new = tmp_path / "model.ckpt-2", tmp_path / "new" / "model.ckpt-2"
+    saved, new = made.saved[-1], tmp_path / "new" / "model.ckpt-2"
     new.parent.mkdir()
-    reference = tensorflow_part.reference(made.saved[-1].folder, made.saved[-1].crc32, 0)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        save = tf.raw_ops.SaveV2(
-            prefix=str(prefix),
-            tensor_names=["dense", "items"],
-            shape_and_slices=["", ""],
-            tensors=[tf.ones([1000]), tf.constant(reference)],
-        )
-        session.run(save)
-    data = tmp_path / "model.ckpt-2.data-00000-of-00001"
+    checkpoint_files.write(saved.prefix, {**saved.tensors, "dense": np.ones([1000], "<f4")})
+    data = tmp_path / "model.ckpt-2.data-00000-of-00002"
     content = data.read_bytes()
     if damage == "a variable":
         data.write_bytes(content.replace(np.ones([2], "<f4").tobytes(), bytes(8), 1))
     else:
-        # TensorFlow's file of the new checkpoint cannot be written where there is a folder.
-        (new.parent / "model.ckpt-2.data-00000-of-00001").mkdir()
-    status, _, error = run(capsys, "compact", prefix, "--to", new)
+        # The new checkpoint's index cannot be written where there is a folder.
+        new.with_name("model.ckpt-2.index").mkdir()
+    status, _, error = run(capsys, "compact", saved.prefix, "--to", new)
     assert status == 2
-    path, what = (prefix, "read") if damage == "a variable" else (new, "write")
-    assert f"{path}: TensorFlow cannot {what} it: " in error
-    assert not [name for name in os.listdir(new.parent) if ".sok" in name]
+    assert ("'dense' is damaged" if damage == "a variable" else f"{new}.index: exists already") in error
+    assert [path.name for path in new.parent.iterdir() if not path.is_dir()] == []
     # Once the reason is gone, the same command works.
     data.write_bytes(content)
     if damage == "the new files":
-        (new.parent / "model.ckpt-2.data-00000-of-00001").rmdir()
-    assert run(capsys, "compact", prefix, "--to", new)[0] == 0
+        new.with_name("model.ckpt-2.index").rmdir()
+    assert run(capsys, "compact", saved.prefix, "--to", new)[0] == 0
     assert run(capsys, "verify", new)[0] == 0
+    assert tf.train.load_checkpoint(str(new)).get_tensor("dense").tolist() == [1.0] * 1000
 
 
 @pytest.mark.parametrize("command", [[], ["inspect"], ["verify"], ["diff"], ["compact"], ["export"]])
@@ -416,7 +376,7 @@ def test_help(capsys, command):
 
 def test_as_a_program(tmp_path):
     made = saved_history(tmp_path, steps=1)
-    command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "inspect", made.saved[0].folder]
+    command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "inspect", made.saved[0].prefix]
     path = os.path.dirname(sok.__path__[0])
     result = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert result.returncode == 0 and result.stdout.startswith("items\n"), result.stderr

@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import copy
 import json
-import struct
-import urllib.parse
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import tensor_files
+
+# Bytes of an array that share a checksum.
+BLOCK_BYTES = 1 << 20
 KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**63 - 1, -(2**63), -(2**31), 7, 2**40 + 3], np.int64)
 
 
-def npy(array: np.ndarray) -> bytes:
-    """The .npy file of an array, without the spare room that NumPy leaves in headers."""
-    fields = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
-    fields += " " * (-(len(fields) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(fields)) + fields.encode() + array.tobytes()
-
-
 def table_description(**changes: Any) -> dict[str, Any]:
-    """The manifest's "table"."""
+    """What an entry says of a table."""
     return {
         "name": "items",
         "dim": 4,
@@ -45,7 +39,7 @@ def table_description(**changes: Any) -> dict[str, Any]:
 
 
 def optimizer_description(steps: int, slots: Sequence[tuple[str, int]], **changes: Any) -> dict[str, Any]:
-    """The manifest's "optimizer"."""
+    """What an entry says of an optimizer."""
     return {
         "name": "lazy_adam",
         "steps": steps,
@@ -56,64 +50,92 @@ def optimizer_description(steps: int, slots: Sequence[tuple[str, int]], **change
     }
 
 
-def write_folder(
-    folder: Path,
-    shards: Sequence[dict[str, np.ndarray]],
-    block_bytes: int = 1 << 20,
-    table_rows: Sequence[int] | None = None,
-    **fields: Any,
-) -> int:
-    """Writes a table's folder: arrays per shard, fields of the manifest. Returns the manifest's CRC-32."""
-    described = []
-    for number, arrays in enumerate(shards):
-        directory = folder / f"shard-{number:05d}"
-        directory.mkdir(parents=True)
-        files = {name: npy(array) for name, array in arrays.items()}
-        for name, data in files.items():
-            (directory / f"{name}.npy").write_bytes(data)
-        described.append(
-            {
-                "rows": len(arrays["keys"]),
-                "table_rows": len(arrays["keys"]) if table_rows is None else table_rows[number],
-                "arrays": {
-                    name: {
-                        "file": f"shard-{number:05d}/{name}.npy",
-                        "dtype": arrays[name].dtype.str,
-                        "shape": list(arrays[name].shape),
-                        "bytes": len(data),
-                        "crc32": [
-                            zlib.crc32(data[i : i + block_bytes]) for i in range(0, len(data), block_bytes)
-                        ],
-                    }
-                    for name, data in files.items()
-                },
-            }
-        )
-    in_blocks = "in_blocks" in (fields.get("table", {}).get("admission") or {})
+def text(document: dict[str, Any]) -> str:
+    """JSON as entries have it."""
+    return json.dumps(document, separators=(",", ":"))
+
+
+def table_tensors(
+    shards: Sequence[dict[str, np.ndarray]], table_rows: Sequence[int] | None = None, **fields: Any
+) -> dict[str, str | np.ndarray]:
+    """The tensors of a table: arrays by shard, fields of its own entry."""
     document = {
-        "format": "sparse-operation-kit checkpoint",
-        "version": 4 if in_blocks else 1,
+        "format": "sparse-operation-kit table",
+        "version": 1,
         "kind": "full",
-        "block_bytes": block_bytes,
         "table": table_description(),
         "steps": 0,
         "uses": 0,
-        "rows": sum(shard["table_rows"] for shard in described),
         "optimizer": None,
         "chain": [],
-        "shards": described,
+        "block_bytes": BLOCK_BYTES,
+        "shards": len(shards),
         **fields,
     }
-    return write_manifest(folder, document)
+    name = document["table"]["name"]
+    tensors: dict[str, str | np.ndarray] = {name: text(document)}
+    for number, arrays in enumerate(shards):
+        rows = len(arrays["keys"])
+        shard = {
+            "rows": rows,
+            "table_rows": rows if table_rows is None else table_rows[number],
+            "steps": document["steps"],
+            "arrays": {array: _described(value) for array, value in arrays.items()},
+        }
+        tensors[f"{name}#{number}"] = text(shard)
+        tensors.update({f"{name}#{number}/{array}": value for array, value in arrays.items()})
+    return tensors
 
 
-def write_manifest(folder: Path, document: dict[str, Any]) -> int:
-    """Writes a manifest with its own checksum; returns the checksum of the whole file."""
-    document.pop("crc32", None)
-    text = json.dumps(document, indent=1).encode()[: -len("\n}")] + b",\n "
-    text += b'"crc32": %d\n}' % zlib.crc32(text)
-    (folder / "manifest.json").write_bytes(text)
-    return zlib.crc32(text)
+def _described(array: np.ndarray) -> dict[str, Any]:
+    data = array.tobytes()
+    blocks = [data[begin : begin + BLOCK_BYTES] for begin in range(0, len(data), BLOCK_BYTES)]
+    checksums = [tensor_files.crc32c(block) for block in blocks]
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "crc32c": checksums}
+
+
+def facts(identity: str, parts: int, chains: Sequence[str] = ()) -> dict[str, str]:
+    """The entry with facts about a checkpoint."""
+    document = {
+        "format": "sparse-operation-kit checkpoint",
+        "version": 1,
+        "id": identity,
+        "parts": parts,
+        "chains": list(chains),
+    }
+    return {"#sok": text(document)}
+
+
+def write(prefix: Path, tensors: Mapping[str, str | np.ndarray], alignment: int = 4096) -> None:
+    """Writes a checkpoint. The arrays of each rank's shards are in a data file of their own."""
+    tensor_files.write(prefix, tensors, _rank_of, alignment)
+
+
+def _rank_of(tensor: str) -> int:
+    rank = tensor.rpartition("#")[2].partition("/")[0]
+    return int(rank) if rank.isdigit() else 0
+
+
+def write_table(prefix: Path, shards: Sequence[dict[str, np.ndarray]], **fields: Any) -> None:
+    """Writes a checkpoint of one table: see `table_tensors`."""
+    write(prefix, {**facts("0123456789abcdef", len(shards)), **table_tensors(shards, **fields)})
+
+
+def changed(
+    tensors: Mapping[str, str | np.ndarray], entry: str, **changes: Any
+) -> dict[str, str | np.ndarray]:
+    """Tensors whose JSON text `entry` has other members: `table__dim=5`; `...` removes one."""
+    document = json.loads(tensors[entry])
+    for path, value in changes.items():
+        holder = document
+        *parents, last = path.split("__")
+        for name in parents:
+            holder = holder[int(name) if name.isdigit() else name]
+        if value is ...:
+            del holder[last]
+        else:
+            holder[last] = value
+    return {**tensors, entry: text(document)}
 
 
 def by_owner(keys: Sequence[int], shards: int, placement: str = "by_key") -> list[list[int]]:
@@ -135,8 +157,9 @@ def owner_of(key: int, shards: int, placement: str) -> int:
 class Saved:
     """A checkpoint of a History, and its state."""
 
-    folder: Path
-    crc32: int
+    prefix: Path
+    id: str
+    tensors: dict[str, str | np.ndarray]
     rows: dict[int, dict[str, np.ndarray]]
     waiting: dict[int, tuple[int, int]]
     bloom: list[np.ndarray]
@@ -152,10 +175,8 @@ class History:
     directory: Path
     rng: np.random.Generator
     table: dict[str, Any] = field(default_factory=table_description)
-    slots: tuple[tuple[str, int], ...] = (("m", 4), ("v", 1))
-    columns: tuple[str, ...] = ("frequency",)
+    slots: tuple[tuple[str, int], ...] = (("m", 4), ("v", 4))
     shards: int = 2
-    block_bytes: int = 1 << 20
     steps: int = 0
     rows: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
     waiting: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -195,48 +216,47 @@ class History:
         for counters in self.bloom:
             counters[:] = self.rng.integers(0, 200, counters.shape)
 
-    def save(self, name: str, delta: bool = False, lagging: bool = False) -> Saved:
+    def save(self, name: str, delta: bool = False, lagging: bool = False, alignment: int = 4096) -> Saved:
         """Writes the table, or the changes since the last save. `lagging`: a delta like exact Adam's."""
-        folder = self.directory / f"{name}.sok" / self._leaf()
+        (saved,) = save_all([self], name, delta, lagging, alignment)
+        return saved
+
+    def tensors(self, delta: bool, lagging: bool) -> tuple[dict[str, str | np.ndarray], list[str]]:
+        """The table's tensors, and the names of the checkpoints that they build on."""
         chosen = [key for key in self.rows if not delta or key in self.changed]
         shards = [self._arrays(keys, delta, number) for number, keys in enumerate(self._by_owner(chosen))]
         optimizer = optimizer_description(self.steps, self.slots) if self.slots else None
-        base = next((n for n in reversed(range(len(self.saved))) if not self._is_delta(self.saved[n])), 0)
+        fulls = [number for number, one in enumerate(self.saved) if self._own(one)["kind"] == "full"]
+        chain = self.saved[fulls[-1] :] if delta else []
         if lagging:
-            first_step = json.loads((self.saved[base].folder / "manifest.json").read_bytes())["steps"]
+            first_step = self._own(chain[0])["steps"]
             history = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "first_step": first_step}
-            optimizer.update({"history": {**history, "alphas": "shard-00000/alphas.npy"}})
+            optimizer.update(history=history)
             for arrays in shards:
                 arrays["adam_step"] = np.full([len(arrays["keys"])], self.steps, "<u4")
             shards[0]["alphas"] = np.full([self.steps - first_step], 0.001, "<f4")
-        chain = []
-        if delta:
-            chain = [
-                {"path": f"../../{one.folder.parent.name}/{one.folder.name}", "crc32": one.crc32}
-                for one in self.saved[base:]
-            ]
-        crc = write_folder(
-            folder,
+        tensors = table_tensors(
             shards,
-            self.block_bytes,
             [len(keys) for keys in self._by_owner(list(self.rows))],
-            version=4 if self._in_blocks else 2 if "placement" in self.table else 1,
             kind="delta" if delta else "full",
             table=self.table,
             steps=self.steps,
             uses=self.steps,
             optimizer=optimizer,
-            chain=chain,
+            chain=[{"prefix": one.prefix.name, "id": one.id} for one in chain],
         )
-        self._forget_changes()
-        self.saved.append(
-            Saved(folder, crc, copy.deepcopy(self.rows), dict(self.waiting), copy.deepcopy(self.bloom))
-        )
-        return self.saved[-1]
+        return tensors, [one.prefix.name for one in chain]
+
+    def _own(self, saved: Saved) -> dict[str, Any]:
+        return json.loads(saved.tensors[self.table["name"]])
 
     @property
     def _admission(self) -> str | None:
         return (self.table["admission"] or {}).get("kind")
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return ("frequency",) if self._admission else ()
 
     @property
     def _in_blocks(self) -> bool:
@@ -244,14 +264,6 @@ class History:
 
     def _by_owner(self, keys: Sequence[int]) -> list[list[int]]:
         return by_owner(keys, self.shards, self.table.get("placement", "by_key"))
-
-    @staticmethod
-    def _is_delta(saved: Saved) -> bool:
-        return json.loads((saved.folder / "manifest.json").read_bytes())["kind"] == "delta"
-
-    def _leaf(self) -> str:
-        name = urllib.parse.quote(self.table["name"], safe="")[:150]
-        return f"{name}-{self.rng.bytes(8).hex()}"
 
     def _random_keys(self, count: int) -> list[int]:
         pool = np.concatenate([KEYS, self.rng.integers(-(2**63), 2**63 - 1, 5), np.arange(100, 160)])
@@ -261,7 +273,7 @@ class History:
         row = {"values": self.rng.normal(size=self.table["dim"]).astype("<f4")}
         for slot, width in self.slots:
             row[f"slot-{slot}"] = self.rng.normal(size=width).astype("<f4")
-        for column in self.columns:
+        for column in self._columns:
             row[column] = np.int64(self.rng.integers(0, self.steps + 1))
         self.rows[key] = row
         self.changed.add(key)
@@ -279,7 +291,7 @@ class History:
         widths = {"values": self.table["dim"], **{f"slot-{slot}": width for slot, width in self.slots}}
         for name, width in widths.items():
             arrays[name] = np.array([self.rows[key][name] for key in keys], "<f4").reshape(len(keys), width)
-        for name in self.columns:
+        for name in self._columns:
             arrays[name] = np.array([self.rows[key][name] for key in keys], "<i8")
         if delta:
             arrays["deleted"] = np.array(self._by_owner(sorted(self.deleted))[number], "<i8")
@@ -310,6 +322,30 @@ class History:
             gone = self._by_owner(sorted(self.waiting_deleted))[number]
             arrays["waiting_deleted"] = np.array(gone, "<i8")
         return arrays
+
+
+def save_all(
+    histories: Sequence[History],
+    name: str,
+    delta: bool = False,
+    lagging: bool = False,
+    alignment: int = 4096,
+) -> list[Saved]:
+    """Writes tables of one directory as one checkpoint."""
+    first = histories[0]
+    prefix, identity = first.directory / name, first.rng.bytes(8).hex()
+    tensors, chains = {}, {}
+    for one in histories:
+        of_table, below = one.tensors(delta, lagging)
+        tensors.update(of_table)
+        chains.update(dict.fromkeys(below))
+    tensors.update(facts(identity, first.shards, list(chains)))
+    write(prefix, tensors, alignment)
+    for one in histories:
+        one._forget_changes()
+        state = copy.deepcopy(one.rows), dict(one.waiting), copy.deepcopy(one.bloom)
+        one.saved.append(Saved(prefix, identity, tensors, *state))
+    return [one.saved[-1] for one in histories]
 
 
 COUNTER = {"kind": "counter", "filter_freq": 5, "default_value": 0.25}

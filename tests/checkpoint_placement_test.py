@@ -1,14 +1,13 @@
-"""Reading, verifying and compacting checkpoints of tables that are not placed by key, without TensorFlow."""
+"""Reading, verifying and compacting checkpoints of tables that are not placed by key."""
 
 import numpy as np
 import pytest
 
-from checkpoint_files import COUNTER, History, owner_of, table_description, write_folder
+from checkpoint_files import COUNTER, History, owner_of, table_description, write_table
 from same_length import zip_equal
-from sparse_operation_kit.checkpoint import Table, find_row, open_checkpoint, placement, problems, row_blocks
+from sparse_operation_kit.checkpoint import find_row, open_checkpoint, problems, row_blocks
 from sparse_operation_kit.checkpoint.cli import main
 from sparse_operation_kit.checkpoint.rows import count_rows
-from sparse_operation_kit.checkpoint.writer import write_full
 
 SHARDS = 3
 PLACEMENTS = ["one_rank:0", "one_rank:2", "all_ranks", "ranges:0,110,110,140", "ranges:0,0,120,130"]
@@ -19,6 +18,11 @@ def shard(keys):
     return {"keys": keys, "values": np.zeros([len(keys), 4], "<f4")}
 
 
+def table_of(prefix):
+    (entry,) = open_checkpoint(prefix).tables
+    return entry.open()
+
+
 def values_of(table, number=None):
     found = {}
     for block in row_blocks(table, ("values",), number):
@@ -27,9 +31,11 @@ def values_of(table, number=None):
 
 
 @pytest.mark.parametrize("text", ["by_key", *PLACEMENTS])
-def test_owners_are_those_of_the_definition(text):
+def test_owners_are_those_of_the_definition(tmp_path, text):
     keys = [0, 1, 109, 110, 111, 139, 140, 2**62, 2**63 - 1, -1, -(2**63)]
-    owners = placement.parse(text, SHARDS).owner(np.array(keys, np.int64))
+    description = table_description(**({} if text == "by_key" else {"placement": text}))
+    write_table(tmp_path / "a", [shard([])] * SHARDS, table=description)
+    owners = table_of(tmp_path / "a").last.owner(np.array(keys, np.int64))
     assert owners.tolist() == [owner_of(key, SHARDS, text) for key in keys]
 
 
@@ -41,7 +47,7 @@ def test_chains(tmp_path, text, admission):
     for step in range(4):
         made.train()
         saved = made.save(f"model.ckpt-{step}", delta=step > 0)
-    table = Table.open(saved.folder, saved.crc32)
+    table = table_of(saved.prefix)
     wanted = {key: row["values"].tolist() for key, row in saved.rows.items()}
     assert values_of(table) == wanted
     for number in range(SHARDS):
@@ -50,12 +56,12 @@ def test_chains(tmp_path, text, admission):
         assert count_rows(table, number) == len(of_shard)
     for key in wanted:
         assert find_row(table, key)["values"].tolist() == wanted[key]
-    assert list(problems(open_checkpoint(saved.folder))) == []
-    full = tmp_path / "full.sok-items-0123456789abcdef"
-    write_full(table, full)
-    assert values_of(Table.open(full)) == wanted
-    assert Table.open(full).manifest.table["placement"] == text
-    assert list(problems(open_checkpoint(full))) == []
+    assert list(problems(open_checkpoint(saved.prefix))) == []
+    assert main(["compact", str(saved.prefix), "--to", str(tmp_path / "full")]) == 0
+    full = table_of(tmp_path / "full")
+    assert values_of(full) == wanted
+    assert full.last.table["placement"] == text
+    assert list(problems(open_checkpoint(tmp_path / "full"))) == []
 
 
 @pytest.mark.parametrize(
@@ -64,24 +70,18 @@ def test_chains(tmp_path, text, admission):
 def test_tables_without_hashing(tmp_path, text, rows):
     description = table_description(placement=text, hashed=False, capacity=5)
     keys = np.split(np.arange(sum(rows)), np.cumsum(rows)[:-1])
-    folder = tmp_path / "a-0123456789abcdef"
-    write_folder(folder, [shard(one) for one in keys], table=description, version=2)
-    assert list(problems(open_checkpoint(folder))) == []
+    write_table(tmp_path / "a", [shard(one) for one in keys], table=description)
+    assert list(problems(open_checkpoint(tmp_path / "a"))) == []
     keys[int(np.argmax(rows))][-1] += 100
-    bad = tmp_path / "b-0123456789abcdef"
-    write_folder(bad, [shard(one) for one in keys], table=description, version=2)
-    (problem,) = problems(open_checkpoint(bad))
+    write_table(tmp_path / "b", [shard(one) for one in keys], table=description)
+    (problem,) = problems(open_checkpoint(tmp_path / "b"))
     assert f"is not in [0, {sum(rows) - 1}]" in problem
 
 
 def test_a_key_in_another_shard_than_its_own(tmp_path, capsys):
-    write_folder(
-        tmp_path / "a-0123456789abcdef",
-        [shard([7]), shard([1, 2])],
-        table=table_description(placement="one_rank:1"),
-        version=2,
-    )
-    assert main(["verify", str(tmp_path / "a-0123456789abcdef")]) == 1
+    description = table_description(placement="one_rank:1")
+    write_table(tmp_path / "a", [shard([7]), shard([1, 2])], table=description)
+    assert main(["verify", str(tmp_path / "a")]) == 1
     assert "key 7 belongs to shard 1 of 2" in capsys.readouterr().out
 
 
@@ -92,13 +92,13 @@ def test_a_chain_has_one_placement(tmp_path):
     made.table = table_description(placement="one_rank:0")
     made.train()
     saved = made.save("model.ckpt-1", delta=True)
-    (problem,) = problems(open_checkpoint(saved.folder))
-    assert "placement" in problem and "one_rank:0" in problem and "one_rank:1" in problem
+    (problem,) = problems(open_checkpoint(saved.prefix))
+    assert "is of another table than" in problem
 
 
 def test_inspect_names_the_placement(tmp_path, capsys):
     made = History(tmp_path, np.random.default_rng(3), table=table_description(placement="all_ranks"))
     made.train()
     saved = made.save("model.ckpt-0")
-    assert main(["inspect", str(saved.folder)]) == 0
+    assert main(["inspect", str(saved.prefix)]) == 0
     assert "placement   all_ranks" in capsys.readouterr().out

@@ -1,9 +1,4 @@
-"""Reading checkpoints without TensorFlow: rows of full ones and chains, single ids, waiting ids, errors."""
-
-import io
-import json
-import subprocess
-import sys
+"""Reading checkpoints: rows of full ones and chains, single ids, waiting ids, entries that are refused."""
 
 import numpy as np
 import pytest
@@ -13,14 +8,17 @@ from checkpoint_files import BLOOM, COUNTER, History
 from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
-    Table,
     find_row,
-    manifest,
+    open_checkpoint,
     row_blocks,
     rows,
     waiting_ids,
 )
-from sparse_operation_kit.checkpoint.npy import header
+
+
+def table_of(prefix):
+    (entry,) = open_checkpoint(prefix).tables
+    return entry.open()
 
 
 def history(tmp_path, seed=0, **fields):
@@ -51,7 +49,7 @@ def test_full_checkpoint(tmp_path, shards, rows_each):
     if rows_each:
         made.train(rows_each)
     saved = made.save("model.ckpt-1")
-    table = Table.open(saved.folder, saved.crc32)
+    table = table_of(saved.prefix)
     assert_rows(contents(table), saved.rows)
     assert sum(shard.rows for shard in table.last.shards) == len(saved.rows)
 
@@ -65,7 +63,7 @@ def test_every_checkpoint_of_a_chain_reads_as_its_state(tmp_path, seed, admissio
         made.train()
         made.save(f"model.ckpt-{step}", delta=step not in (0, 4))
     for saved in made.saved:
-        table = Table.open(saved.folder, saved.crc32)
+        table = table_of(saved.prefix)
         assert_rows(contents(table), saved.rows)
         assert rows.count_rows(table) == len(saved.rows)
         if admission == COUNTER:
@@ -79,7 +77,7 @@ def test_the_shards_of_a_chain_have_all_its_rows(tmp_path):
     for step in range(3):
         made.train()
         saved = made.save(f"model.ckpt-{step}", delta=step > 0)
-    table = Table.open(saved.folder)
+    table = table_of(saved.prefix)
     shards, found = len(table.last.shards), {}
     assert shards > 1
     for number in range(shards):
@@ -95,7 +93,7 @@ def test_single_ids(tmp_path):
     for step in range(4):
         made.train(60)
         saved = made.save(f"model.ckpt-{step}", delta=step > 0)
-    table = Table.open(saved.folder)
+    table = table_of(saved.prefix)
     for key in made._random_keys(300):
         found = find_row(table, key)
         assert (found is not None) == (key in saved.rows)
@@ -104,14 +102,16 @@ def test_single_ids(tmp_path):
         assert rows.find_waiting(table, key) == saved.waiting.get(key)
 
 
-def test_many_blocks_and_rows_that_straddle_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, "BLOCK_BYTES", 64)
-    made = history(tmp_path, block_bytes=64, shards=1)
-    made.train(200)
+def test_many_blocks_and_rows_that_straddle_them(tmp_path):
+    description = checkpoint_files.table_description(dim=3001)
+    made = history(tmp_path, table=description, slots=(), shards=1)
+    for key in range(200):
+        made._set(key)
     saved = made.save("model.ckpt-1")
-    table = Table.open(saved.folder)
-    assert len(table.last.shards[0].arrays["values"].spec.crc32) > 10
+    table = table_of(saved.prefix)
+    assert len(table.last.shards[0].arrays["values"].crc32c) == 3
     assert_rows(contents(table), saved.rows)
+    assert_rows({87: find_row(table, 87)}, {87: saved.rows[87]})
 
 
 def test_rows_are_read_in_blocks(tmp_path, monkeypatch):
@@ -120,121 +120,157 @@ def test_rows_are_read_in_blocks(tmp_path, monkeypatch):
     for step in range(3):
         made.train(200)
         saved = made.save(f"model.ckpt-{step}", delta=step > 0)
-    table = Table.open(saved.folder)
-    assert max(len(block.keys) for block in row_blocks(table)) <= 1000 // 24
+    table = table_of(saved.prefix)
+    assert max(len(block.keys) for block in row_blocks(table)) <= 1000 // 16
     assert_rows(contents(table), saved.rows)
 
 
-def change_manifest(folder, **changes):
-    document = json.loads((folder / "manifest.json").read_bytes())
-    for path, value in changes.items():
-        holder = document
-        *parents, last = path.split("__")
-        for name in parents:
-            holder = holder[int(name) if name.isdigit() else name]
-        if value is ...:
-            del holder[last]
-        else:
-            holder[last] = value
-    return checkpoint_files.write_manifest(folder, document)
+def is_refused(saved, message, tensors):
+    """Whether the checkpoint with these tensors cannot be opened, with an error that names its index."""
+    checkpoint_files.write(saved.prefix, tensors)
+    with pytest.raises(CheckpointError, match=message) as error:
+        table_of(saved.prefix)
+    assert f"{saved.prefix}.index" in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "another"}, "of the format 'another'"),
-        ({"version": 6}, "version 6; this program reads versions 1 to 5"),
-        ({"version": 3}, "version 3 with a table of version 1"),
-        ({"version": 2}, "version 2 with a table of version 1"),
-        ({"table__placement": "all_ranks"}, "version 1 with a table of version 2"),
-        ({"kind": "half"}, "kind is 'half'"),
-        ({"kind": "delta"}, "a delta checkpoint with a chain of 0"),
-        ({"steps": ...}, "lacks 'steps'"),
-        ({"steps": -1}, "steps is -1"),
-        ({"steps": True}, "steps is True"),
-        ({"rows": 3}, "3 rows, but its shards"),
-        ({"shards": []}, "no shards"),
-        ({"block_bytes": 0}, "block_bytes is 0"),
-        ({"table__dim": 5}, "'values' of shard 0 has shape"),
-        ({"table__dim": 0}, "dim is 0"),
-        ({"table__key_dtype": "int16"}, "key_dtype is 'int16'"),
-        ({"table__admission": {"kind": "magic"}}, "kind is 'magic'"),
-        ({"optimizer__slots": []}, "array 'slot-m' of shard 0 is unknown"),
-        ({"optimizer": None}, "array 'slot-m' of shard 0 is unknown"),
-        ({"optimizer__slots__0__name": "../m"}, "a slot is named"),
-        ({"shards__0__rows": 5}, "has .* rows, and its shard 5"),
-        ({"shards__0__table_rows": 5}, "5"),
-        ({"rows": 3, "shards__0__table_rows": 3}, "holds .* rows of 3"),
-        ({"optimizer__history": {"first_step": 0}}, "lacks 'beta1'"),
-        ({"shards__0__arrays__keys": ...}, "array|lacks"),
-        ({"shards__0__arrays__keys__file": "../keys.npy"}, "is in the unexpected file '../keys.npy'"),
-        ({"shards__0__arrays__keys__dtype": "<f8"}, "is <f8, not <i8"),
-        ({"shards__0__arrays__keys__crc32": []}, "0 checksums"),
-        ({"shards__0__arrays__keys__bytes": 8}, "checksums|bytes"),
-        ({"shards__0__arrays__keys__shape": [-1]}, "shape"),
+        ({"version": 6}, "version 6; this library reads version 1"),
+        ({"kind": "half"}, 'unknown "kind": "half"'),
+        ({"kind": "delta"}, "a delta with a chain of 0"),
+        ({"steps": ...}, 'has no "steps"'),
+        ({"steps": -1}, '"steps"'),
+        ({"steps": True}, '"steps"'),
+        ({"steps": 2**62 + 1}, '"steps"'),
+        ({"uses": 2**63}, '"uses"'),
+        ({"steps": 3}, "a shard of step 1 beside one of step 3"),
+        ({"shards": 0}, '"shards"'),
+        ({"shards": 2}, "has no 'items#1'"),
+        ({"block_bytes": 0}, '"block_bytes"'),
+        ({"table__dim": 5}, 'in the array "values"'),
+        ({"table__dim": 0}, '"dim"'),
+        ({"table__name": "others"}, "is of the table 'others', not of 'items'"),
+        ({"table__key_dtype": "int16"}, 'unknown "key_dtype"'),
+        ({"table__placement": "by_key"}, "names the placement by key"),
+        ({"table__placement": "nowhere"}, "placement"),
+        ({"table__admission": {"kind": "magic"}}, 'unknown "kind": "magic"'),
+        ({"optimizer__slots": []}, "arrays that do not belong"),
+        ({"optimizer": None}, "arrays that do not belong"),
+        ({"optimizer__slots__0__name": "../m"}, "a slot with the invalid name"),
+        ({"optimizer__steps": 2**63 - 1}, '"steps"'),
+        ({"optimizer__history": {"first_step": 0}}, 'has no "beta1"'),
     ],
 )
-def test_invalid_manifests_are_refused(tmp_path, changes, message):
+def test_invalid_tables_are_refused(tmp_path, changes, message):
     made = history(tmp_path, shards=1)
     made.train()
-    folder = made.save("model.ckpt-1").folder
-    change_manifest(folder, **changes)
-    with pytest.raises(CheckpointError, match=message) as error:
-        Table.open(folder)
-    assert str(folder / "manifest.json") in str(error.value)
-
-
-@pytest.mark.parametrize("text", [b"", b"{}", b"[" * 100000, b'{"a": NaN,\n "crc32": 1\n}', b"\xff\xfe"])
-def test_text_that_is_not_a_manifest_is_refused(tmp_path, text):
-    made = history(tmp_path)
-    folder = made.save("model.ckpt-1").folder
-    (folder / "manifest.json").write_bytes(text)
-    with pytest.raises(CheckpointError, match="manifest.json"):
-        Table.open(folder)
-
-
-def test_a_manifest_with_another_checksum_is_refused(tmp_path):
-    made = history(tmp_path)
     saved = made.save("model.ckpt-1")
-    change_manifest(saved.folder, uses=77)
-    Table.open(saved.folder)
-    with pytest.raises(CheckpointError, match="is not the one that was saved"):
-        Table.open(saved.folder, saved.crc32)
+    is_refused(saved, message, checkpoint_files.changed(saved.tensors, "items", **changes))
 
 
-def test_an_unfinished_folder_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": 5}, "has 5 rows in a shard whose table has"),
+        ({"table_rows": 5}, "rows in a shard whose table has 5"),
+        ({"rows": 5, "table_rows": 5}, "not int64 \\[5\\]"),
+        ({"rows": 2**63}, '"rows"'),
+        ({"arrays__keys": ...}, 'lacks the array "keys"'),
+        ({"arrays__keys__dtype": "<f8"}, "impossible type: <f8"),
+        ({"arrays__keys__dtype": "|O"}, "impossible type"),
+        ({"arrays__keys__crc32c": []}, "0 checksums"),
+        ({"arrays__keys__crc32c": [2**32]}, '"crc32c"'),
+        ({"arrays__keys__shape": [-1]}, '"shape"'),
+        ({"arrays__keys__shape": [2**61]}, "impossible type|checksums"),
+        ({"arrays__values__shape": [2**40, 2**40]}, "impossible type"),
+    ],
+)
+def test_invalid_shards_are_refused(tmp_path, changes, message):
+    made = history(tmp_path, shards=1)
+    made.train()
+    saved = made.save("model.ckpt-1")
+    is_refused(saved, message, checkpoint_files.changed(saved.tensors, "items#0", **changes))
+
+
+def test_tensors_that_are_not_what_the_table_says_are_refused(tmp_path):
+    saved = history(tmp_path, shards=1).save("model.ckpt-1")
+    values = saved.tensors["items#0/values"]
+    for other in (values.astype("<f8"), values.reshape(4, 0), "text"):
+        is_refused(saved, "but its table says float32", {**saved.tensors, "items#0/values": other})
+    without = dict(saved.tensors)
+    del without["items#0/values"]
+    is_refused(saved, "has no 'items#0/values'", without)
+
+
+START = '{"format":"sparse-operation-kit table"'
+
+
+@pytest.mark.parametrize("text", [START, START + "}", START + ',"a":' + "[" * 100000])
+def test_text_that_is_not_a_table_is_refused(tmp_path, text):
     saved = history(tmp_path).save("model.ckpt-1")
-    unfinished = saved.folder.with_name(saved.folder.name + ".unfinished")
-    saved.folder.rename(unfinished)
-    with pytest.raises(CheckpointError, match="not complete"):
-        Table.open(unfinished)
+    # Shorter texts are not read at all to find tables.
+    checkpoint_files.write(saved.prefix, {**saved.tensors, "items": text.ljust(80)})
+    with pytest.raises(CheckpointError, match="model.ckpt-1.index:items"):
+        table_of(saved.prefix)
 
 
-@pytest.mark.parametrize("how", ["missing", "other", "reordered", "name"])
-def test_a_broken_chain_is_refused(tmp_path, how):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": 2}, "version 2; this library reads version 1"),
+        ({"format": "another"}, "other facts than those of tables"),
+        ({"id": ...}, 'has no "id"'),
+        ({"parts": 0}, '"parts"'),
+        ({"chains": ["/etc"]}, "is not relative"),
+        ({"chains": [7]}, "not strings"),
+    ],
+)
+def test_invalid_facts_are_refused(tmp_path, changes, message):
+    saved = history(tmp_path).save("model.ckpt-1")
+    checkpoint_files.write(saved.prefix, checkpoint_files.changed(saved.tensors, "#sok", **changes))
+    with pytest.raises(CheckpointError, match=message):
+        open_checkpoint(saved.prefix)
+
+
+@pytest.mark.parametrize("how", ["missing", "other", "retired", "reordered", "name", "absolute"])
+def test_chains(tmp_path, how):
+    """A base that TensorFlow has removed is used; everything else that does not fit is refused."""
     made = history(tmp_path)
     for step in range(3):
         made.train()
         made.save(f"model.ckpt-{step}", delta=step > 0)
     first, middle, last = made.saved
-    chain = json.loads((last.folder / "manifest.json").read_bytes())["chain"]
+    index = tmp_path / "model.ckpt-1.index"
+    chain = [{"prefix": one.prefix.name, "id": one.id} for one in (first, middle)]
+    changed = checkpoint_files.changed
     if how == "missing":
-        middle.folder.rename(tmp_path / "elsewhere")
+        index.unlink()
     elif how == "other":
-        change_manifest(first.folder, uses=99)
+        checkpoint_files.write(first.prefix, changed(first.tensors, "#sok", id="f" * 16))
+    elif how == "retired":
+        index.rename(tmp_path / "model.ckpt-1.sok-index")
     elif how == "reordered":
-        change_manifest(last.folder, chain=chain[::-1])
+        checkpoint_files.write(last.prefix, changed(last.tensors, "items", chain=chain[::-1]))
+    elif how == "absolute":
+        chain[0]["prefix"] = str(first.prefix)
+        checkpoint_files.write(last.prefix, changed(last.tensors, "items", chain=chain))
     else:
-        crc = change_manifest(first.folder, table__name="others")
-        change_manifest(last.folder, chain=[{**chain[0], "crc32": crc}, chain[1]])
+        other = history(tmp_path, table=checkpoint_files.table_description(name="others"))
+        chain[0]["id"] = other.save("model.ckpt-0").id
+        checkpoint_files.write(last.prefix, changed(last.tensors, "items", chain=chain))
     message = {
-        "missing": "manifest.json: cannot be read: No such file",
-        "other": "is not the one that was saved",
-        "reordered": "is a delta checkpoint as part 0",
-        "name": "has name 'items', but .* has 'others'",
+        "missing": "builds on another checkpoint: .*model.ckpt-1.index",
+        "other": f"is not of the save {first.id}",
+        "reordered": "model.ckpt-1",
+        "name": "has no 'items'",
+        "absolute": "is not relative",
     }
+    if how == "retired":
+        assert_rows(contents(table_of(last.prefix)), last.rows)
+        return
     with pytest.raises(CheckpointError, match=message[how]):
-        Table.open(last.folder)
+        table_of(last.prefix)
 
 
 def test_a_chain_of_another_optimizer_or_number_of_shards_is_refused(tmp_path):
@@ -246,9 +282,10 @@ def test_a_chain_of_another_optimizer_or_number_of_shards_is_refused(tmp_path):
         made.bloom = made.bloom + made.bloom[:1]
         made.train()
         made._forget_changes()
-        folder = made.save("model.ckpt-1", delta=True).folder
-        with pytest.raises(CheckpointError, match=f"has {field} .*of its chain has"):
-            Table.open(folder)
+        prefix = made.save("model.ckpt-1", delta=True).prefix
+        what = "another optimizer" if field == "slots" else "another table"
+        with pytest.raises(CheckpointError, match=f"model.ckpt-1.index:items' .*{what}"):
+            table_of(prefix)
 
 
 def test_lagging_rows_are_refused(tmp_path):
@@ -256,41 +293,22 @@ def test_lagging_rows_are_refused(tmp_path):
     made.train()
     made.save("model.ckpt-0")
     made.train()
-    table = Table.open(made.save("model.ckpt-1", delta=True, lagging=True).folder)
+    table = table_of(made.save("model.ckpt-1", delta=True, lagging=True).prefix)
     with pytest.raises(CheckpointError, match="exact Adam.*full checkpoint"):
         table.require_current()
 
 
-@pytest.mark.parametrize("shape", [(0,), (3, 5), (0, 7), (10**12,), (10**15, 2**28)])
-@pytest.mark.parametrize("dtype", ["<i8", "<f4", "|u1"])
-def test_headers_are_those_of_numpy(shape, dtype):
-    ours = header(np.dtype(dtype), shape)
-    assert len(ours) % 64 == 0
-    stream = io.BytesIO(ours)
-    assert np.lib.format.read_magic(stream) == (1, 0)
-    assert np.lib.format.read_array_header_1_0(stream) == (shape, False, np.dtype(dtype))
-    assert stream.tell() == len(ours)
-
-
-def test_reading_needs_no_tensorflow(tmp_path):
-    made = history(tmp_path)
-    made.train()
-    saved = made.save("model.ckpt-1")
-    program = """
-import importlib.util, sys, types
-sys.modules["tensorflow"] = None
-package = types.ModuleType("sparse_operation_kit")
-package.__path__ = [sys.argv[1]]
-sys.modules["sparse_operation_kit"] = package
-from sparse_operation_kit import checkpoint
-table = checkpoint.open_checkpoint(sys.argv[2]).tables[0].open()
-print(sum(len(block.keys) for block in checkpoint.row_blocks(table)))
-"""
-    import sparse_operation_kit
-
-    package = sparse_operation_kit.__path__[0]
-    for path in (saved.folder, saved.folder.parent):
-        command = [sys.executable, "-c", program, package, str(path)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stderr
-        assert int(result.stdout) == len(saved.rows)
+def test_names_of_tables_that_look_like_entries(tmp_path):
+    names = ["items", "items#x", "a#0", "größe", "#sok/x"]
+    made = [
+        history(tmp_path, number, table=checkpoint_files.table_description(name=name))
+        for number, name in enumerate(names)
+    ]
+    for one in made:
+        one.train()
+    saved = checkpoint_files.save_all(made, "model.ckpt-1")
+    checkpoint = open_checkpoint(tmp_path / "model.ckpt-1")
+    assert [entry.name for entry in checkpoint.tables] == sorted(names)
+    for name, one in zip_equal(names, saved):
+        (entry,) = checkpoint.select([name])
+        assert_rows(contents(entry.open()), one.rows)

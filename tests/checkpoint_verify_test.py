@@ -1,12 +1,10 @@
 """`verify`: problems in checkpoints whose checksums are correct, and its exit status and output."""
 
-import json
-
 import numpy as np
 import pytest
 
 import checkpoint_files
-from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_folder
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_table
 from sparse_operation_kit.checkpoint import open_checkpoint, problems, verify
 from sparse_operation_kit.checkpoint.cli import main
 
@@ -16,8 +14,8 @@ def shard(keys, **arrays):
     return {"keys": keys, "values": np.zeros([len(keys), 4], "<f4"), **arrays}
 
 
-def found(folder):
-    return list(problems(open_checkpoint(folder)))
+def found(prefix):
+    return list(problems(open_checkpoint(prefix)))
 
 
 @pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])
@@ -26,19 +24,20 @@ def test_good_checkpoints(tmp_path, capsys, admission):
     for step in range(3):
         made.train()
         saved = made.save(f"model.ckpt-{step}", delta=step > 0)
-        assert main(["verify", str(saved.folder)]) == 0
+        assert main(["verify", str(saved.prefix)]) == 0
         assert capsys.readouterr().out.startswith("1 table, ")
 
 
 def test_a_problem_is_a_line_and_a_status(tmp_path, capsys):
-    write_folder(tmp_path / "model.sok" / "a-0123456789abcdef", [shard([0]), shard([2])])
-    assert main(["verify", str(tmp_path / "model.sok")]) == 1
+    write_table(tmp_path / "model", [shard([0]), shard([2])])
+    assert main(["verify", str(tmp_path / "model")]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 and "shard-00001/keys.npy: key 2 belongs to shard 0 of 2" in lines[0]
+    file = tmp_path / "model.data-00001-of-00002"
+    assert lines == [f"{file}:items#1/keys: key 2 belongs to shard 0 of 2, not to this one"]
 
 
 def test_duplicate_keys(tmp_path):
-    write_folder(tmp_path / "a", [shard([4, -1, 4])])
+    write_table(tmp_path / "a", [shard([4, -1, 4])])
     assert [line.split(": ")[1] for line in found(tmp_path / "a")] == ["key 4 occurs twice"]
 
 
@@ -47,10 +46,10 @@ def test_duplicate_keys_among_many(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(verify, "_SORTED_KEYS", limit)
     monkeypatch.setattr(verify, "_BLOCK_ROWS", 7)
     keys = np.random.default_rng(0).permutation(300).astype(np.int64) * 2 - 300
-    write_folder(tmp_path / "good", [shard(keys)])
+    write_table(tmp_path / "good", [shard(keys)])
     assert found(tmp_path / "good") == []
     keys[17] = keys[250]
-    write_folder(tmp_path / "bad", [shard(keys)])
+    write_table(tmp_path / "bad", [shard(keys)])
     assert f"key {keys[17]} occurs twice" in found(tmp_path / "bad")[0]
 
 
@@ -59,23 +58,23 @@ def test_duplicate_keys_among_many(tmp_path, monkeypatch, limit):
     [("int32", -(2**31), 2**31), ("uint32", 2**32 - 1, -1), ("int64", -(2**63), None)],
 )
 def test_keys_outside_of_their_dtype(tmp_path, key_dtype, good, bad):
-    write_folder(tmp_path / "good", [shard([good])], table=table_description(key_dtype=key_dtype))
+    write_table(tmp_path / "good", [shard([good])], table=table_description(key_dtype=key_dtype))
     assert found(tmp_path / "good") == []
     if bad is not None:
-        write_folder(tmp_path / "bad", [shard([bad])], table=table_description(key_dtype=key_dtype))
+        write_table(tmp_path / "bad", [shard([bad])], table=table_description(key_dtype=key_dtype))
         assert f"key {bad} is not in" in found(tmp_path / "bad")[0]
 
 
 def test_keys_outside_of_a_table_without_hashing(tmp_path):
     table = table_description(hashed=False, capacity=2)
-    write_folder(tmp_path / "good", [shard([0, 2]), shard([1, 3])], table=table)
+    write_table(tmp_path / "good", [shard([0, 2]), shard([1, 3])], table=table)
     assert found(tmp_path / "good") == []
-    write_folder(tmp_path / "bad", [shard([0, 4]), shard([1, 3])], table=table)
+    write_table(tmp_path / "bad", [shard([0, 4]), shard([1, 3])], table=table)
     assert "key 4 is not in [0, 3]" in found(tmp_path / "bad")[0]
 
 
 def test_more_rows_than_the_capacity(tmp_path):
-    write_folder(tmp_path / "a", [shard([0, 1, 2])], table=table_description(capacity=2))
+    write_table(tmp_path / "a", [shard([0, 1, 2])], table=table_description(capacity=2))
     assert "3 rows, above the capacity of 2" in found(tmp_path / "a")[0]
 
 
@@ -83,8 +82,8 @@ def test_more_rows_than_the_capacity(tmp_path):
     ("name", "value"), [("frequency", -1), ("last_step", 13), ("last_used", 15), ("last_step", -1)]
 )
 def test_counts_out_of_range(tmp_path, name, value):
-    write_folder(tmp_path / "a", [shard([0, 1], **{name: np.array([3, value], "<i8")})], steps=12, uses=14)
-    assert f"{name}.npy: has {value}" in found(tmp_path / "a")[0]
+    write_table(tmp_path / "a", [shard([0, 1], **{name: np.array([3, value], "<i8")})], steps=12, uses=14)
+    assert f"/{name}: has {value}" in found(tmp_path / "a")[0]
 
 
 def waiting(keys, counts, steps):
@@ -96,14 +95,14 @@ def waiting(keys, counts, steps):
     ("arrays", "message"),
     [
         (waiting([1], [2], [0]), None),
-        (waiting([1], [5], [0]), "waiting_counts.npy: has 5"),
-        (waiting([1], [1], [1]), "waiting_last_step.npy: has 1"),
+        (waiting([1], [5], [0]), "waiting_counts: has 5"),
+        (waiting([1], [1], [1]), "waiting_last_step: has 1"),
         (waiting([0], [1], [0]), "key 0 waits for admission, but has a row"),
         (waiting([1, 1], [1, 1], [0, 0]), "key 1 occurs twice"),
     ],
 )
 def test_waiting_ids(tmp_path, arrays, message):
-    write_folder(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=COUNTER))
+    write_table(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=COUNTER))
     lines = found(tmp_path / "a")
     assert (lines == []) if message is None else (len(lines) == 1 and message in lines[0])
 
@@ -111,8 +110,8 @@ def test_waiting_ids(tmp_path, arrays, message):
 @pytest.mark.parametrize("counters", [np.zeros([57], "<u2"), np.zeros([58], "<u4")])
 def test_another_bloom_filter(tmp_path, counters):
     table = table_description(admission=BLOOM)
-    write_folder(tmp_path / "a", [shard([0], bloom_counters=counters)], table=table)
-    assert "array 'bloom_counters' of shard 0 " in found(tmp_path / "a")[0]
+    write_table(tmp_path / "a", [shard([0], bloom_counters=counters)], table=table)
+    assert 'in the array "bloom_counters", not uint16 [58]' in found(tmp_path / "a")[0]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_blocks_of_a_bloom_filter(tmp_path, monkeypatch, blocks, message):
     """Also where a problem is between two pieces that are read one after the other."""
     numbers, counters = np.array(blocks, "<i8"), np.ones([len(blocks), 32], "<u2")
     arrays = {"bloom_blocks": numbers, "bloom_counters": counters}
-    write_folder(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=BLOCKS))
+    write_table(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=BLOCKS))
     for rows in (1, 1 << 17):
         monkeypatch.setattr(verify, "_BLOCK_ROWS", rows)
         lines = found(tmp_path / "a")
@@ -141,16 +140,9 @@ def test_blocks_of_a_bloom_filter(tmp_path, monkeypatch, blocks, message):
 @pytest.mark.parametrize("shape", [[3, 32], [2, 31], [64]])
 def test_blocks_of_other_sizes(tmp_path, shape):
     arrays = {"bloom_blocks": np.array([0, 1], "<i8"), "bloom_counters": np.zeros(shape, "<u2")}
-    write_folder(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=BLOCKS))
+    write_table(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=BLOCKS))
     (line,) = found(tmp_path / "a")
-    assert "blocks of counters" in line or "array 'bloom_counters' of shard 0 has shape" in line
-
-
-def test_files_that_do_not_belong(tmp_path):
-    write_folder(tmp_path / "a", [shard([0])])
-    (tmp_path / "a" / "shard-00000" / "slot-m.npy").write_bytes(b"")
-    (tmp_path / "a" / "shard-00001").mkdir()
-    assert len(found(tmp_path / "a")) == 2
+    assert 'in the array "bloom_counters", not uint16 [2, 32]' in line
 
 
 def test_a_link_that_builds_on_something_else(tmp_path):
@@ -159,26 +151,32 @@ def test_a_link_that_builds_on_something_else(tmp_path):
         made.train()
         made.save(f"model.ckpt-{step}", delta=step > 0)
     first, middle, last = made.saved
-    other = made.directory / "other.sok" / first.folder.name.replace("items-", "items-f")
-    manifest = json.loads((middle.folder / "manifest.json").read_bytes())
-    manifest["chain"][0]["path"] = f"../../other.sok/{other.name}"
-    crc = checkpoint_files.write_manifest(middle.folder, manifest)
-    manifest = json.loads((last.folder / "manifest.json").read_bytes())
-    manifest["chain"][1]["crc32"] = crc
-    checkpoint_files.write_manifest(last.folder, manifest)
-    assert any("builds on other checkpoints" in line for line in found(last.folder))
+    chain = [{"prefix": first.prefix.name, "id": "f" * 16}]
+    checkpoint_files.write(middle.prefix, checkpoint_files.changed(middle.tensors, "items", chain=chain))
+    (problem,) = found(last.prefix)
+    assert "is not number 2 of the chain of" in problem
 
 
 def test_the_search_goes_on_after_a_damaged_table(tmp_path, capsys):
-    for name in ("a", "b", "c"):
-        table = table_description(name=name)
-        write_folder(tmp_path / "m.sok" / f"{name}-0123456789abcdef", [shard([0])], table=table)
-    (tmp_path / "m.sok" / "a-0123456789abcdef" / "manifest.json").unlink()
-    (tmp_path / "m.sok" / "c-0123456789abcdef" / "shard-00000" / "keys.npy").write_bytes(b"no keys")
-    assert main(["verify", str(tmp_path / "m.sok")]) == 1
+    made = [
+        History(tmp_path, np.random.default_rng(seed), table=table_description(name=name), shards=1)
+        for seed, name in enumerate("abc")
+    ]
+    for one in made:
+        one._set(7)
+    checkpoint_files.save_all(made, "m")
+    data = tmp_path / "m.data-00000-of-00001"
+    content = data.read_bytes()
+    # The first shard's entry, and the last table's values.
+    for piece in (b'"table_rows":1', made[2].rows[7]["values"].tobytes()):
+        content = content.replace(piece, bytes(len(piece)), 1)
+    data.write_bytes(content)
+    assert main(["verify", str(tmp_path / "m")]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and "manifest.json: cannot be read" in lines[0] and "has 7 bytes" in lines[1]
-    assert main(["verify", str(tmp_path / "m.sok"), "--table", "b"]) == 0
+    assert len(lines) == 2, lines
+    assert "its tensor 'a#0' does not match" in lines[0]
+    assert f"{data}:c#0/values" in lines[1] and "is damaged" in lines[1]
+    assert main(["verify", str(tmp_path / "m"), "--table", "b"]) == 0
 
 
 def test_a_chain_with_a_wrong_number_of_rows(tmp_path):
@@ -188,4 +186,4 @@ def test_a_chain_with_a_wrong_number_of_rows(tmp_path):
     made._set(987654)
     made.deleted.add(next(key for key in made.rows if key not in made.changed))
     saved = made.save("model.ckpt-1", delta=True)
-    assert len(found(saved.folder)) == 1 and "with its chain applied" in found(saved.folder)[0]
+    assert len(found(saved.prefix)) == 1 and "with its chain applied" in found(saved.prefix)[0]

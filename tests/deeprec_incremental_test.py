@@ -1,7 +1,6 @@
 """DeepRec's arguments and classes for incremental checkpoints; any Saver restores what they save."""
 
 import contextlib
-import json
 import pathlib
 
 import numpy as np
@@ -38,10 +37,7 @@ def weight_in(session):
 
 def kind_of(prefix):
     """Returns "full" or "delta", the kind of the table's checkpoint."""
-    folder = json.loads(tf.train.load_checkpoint(str(prefix)).get_tensor("table"))["folder"]
-    return json.loads(saved_files.named_by(pathlib.Path(prefix).parent, folder, "manifest.json").read_text())[
-        "kind"
-    ]
+    return saved_files.entry(prefix, "table")["kind"]
 
 
 def kinds(directory):

@@ -23,7 +23,7 @@ def test_ranks_learn_the_taste_in_the_files(tmp_path):
     )
     assert ranks == 2
     assert first < 0.8 and last > 0.95
-    assert saved_files.of(tmp_path / "model" / "model.ckpt-60", "manifest.json")
+    assert saved_files.data_files(tmp_path / "model" / "model.ckpt-60")
 
 
 def test_it_generates_data():

@@ -1,7 +1,5 @@
 """GlobalStepEvict uses the graph's global step, also after restarts; compared with a slow reference."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -157,7 +155,7 @@ def test_ages_go_on_after_a_restart(tmp_path):
 
 
 def _clock(prefix):
-    return json.loads(saved_files.manifest(prefix).read_text())["table"].get("clock")
+    return saved_files.entry(prefix)["table"].get("clock")
 
 
 @pytest.mark.parametrize("start", [0, 3, 1000])

@@ -258,6 +258,7 @@ def test_an_engine_of_the_other_device_is_refused(device, engine):
 ON_HOSTS_ONLY = {
     "SokCombineRows",
     "SokCombineRowsGrad",
+    "SokCommitCheckpoint",
     "SokCompactCheckpoint",
     "SokHoldBatch",
     "SokInit",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 
 import device_of_tests  # noqa: F401 - before the library
-import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.ranks.communicator import communicator
 
@@ -121,24 +119,21 @@ def contents_of_tables(
 def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
     """By table, the arrays of a full checkpoint, with all shards joined and sorted by key.
 
-    Reads with NumPy only, as any other program could.
+    Reads with TensorFlow only, as any other program could.
     """
     reader = tf.train.load_checkpoint(prefix)
+    names = sorted(reader.get_variable_to_shape_map())
     tables = {}
-    for name in reader.get_variable_to_shape_map():
-        text = reader.get_tensor(name)
-        if not isinstance(text, bytes) or b"manifest_crc32" not in text:
+    for name in names:
+        text = reader.get_tensor(name) if f"{name}#0" in names else None
+        if not isinstance(text, bytes) or not text.startswith(b'{"format":"sparse-operation-kit table"'):
             continue
-        reference = json.loads(text)["folder"]
-        directory = pathlib.Path(prefix).parent
-        manifest = json.loads(saved_files.named_by(directory, reference, "manifest.json").read_text())
-        assert manifest["kind"] == "full", manifest
+        entry = json.loads(text)
+        assert entry["kind"] == "full", entry
+        starts = [f"{name}#{shard}/" for shard in range(entry["shards"])]
         shards = [
-            {
-                array: np.load(saved_files.named_by(directory, reference, entry["file"]))
-                for array, entry in shard["arrays"].items()
-            }
-            for shard in manifest["shards"]
+            {one[len(start) :]: reader.get_tensor(one) for one in names if one.startswith(start)}
+            for start in starts
         ]
         order = np.argsort(np.concatenate([shard["keys"] for shard in shards]))
         tables[name] = {

@@ -12,6 +12,7 @@ import harness
 import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
+from sparse_operation_kit.checkpoint import reader
 
 pytestmark = pytest.mark.cases_on_gpu(1)
 
@@ -82,13 +83,11 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one[1], other[1])
 
 
-def manifests(directory):
-    """The manifest of the table, by checkpoint."""
+def entries(directory):
+    """The entry of the table, by checkpoint."""
     found = {}
     for index in sorted(pathlib.Path(directory).glob("*.index")):
-        reader = tf.train.load_checkpoint(str(index.with_suffix("")))
-        folder = json.loads(reader.get_tensor("table"))["folder"]
-        found[index.stem] = json.loads(saved_files.named_by(directory, folder, "manifest.json").read_text())
+        found[index.stem] = saved_files.entry(index.with_suffix(""), "table")
     return found
 
 
@@ -110,7 +109,7 @@ def test_training_goes_on_as_if_nothing_had_happened(tmp_path, optimizer):
     """With Adam, an incremental checkpoint does not change how many steps a row lags behind."""
     hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=3)
     run(tmp_path, optimizer, 12, [hook], save_checkpoint_steps=1000)
-    assert [manifests(tmp_path)[f"model.ckpt-{step}"]["kind"] for step in (6, 9)] == ["delta", "delta"]
+    assert [entries(tmp_path)[f"model.ckpt-{step}"]["kind"] for step in (6, 9)] == ["delta", "delta"]
     prefixes = [tmp_path / f"model.ckpt-{step}" for step in (6, 9, 12)]
     *resumed, want = states_of(prefixes, optimizer, tmp_path, until=12)
     for got in resumed:
@@ -120,13 +119,14 @@ def test_training_goes_on_as_if_nothing_had_happened(tmp_path, optimizer):
 def test_it_holds_only_what_has_changed(tmp_path):
     hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=3)
     run(tmp_path, "adagrad", 11, [hook], save_checkpoint_steps=1000)
-    by_checkpoint = manifests(tmp_path)
+    by_checkpoint = entries(tmp_path)
     assert by_checkpoint["model.ckpt-0"]["kind"] == "full"
-    deltas = [manifest for manifest in by_checkpoint.values() if manifest["kind"] == "delta"]
+    deltas = [entry for entry in by_checkpoint.values() if entry["kind"] == "delta"]
     assert deltas
-    for manifest in deltas:
-        assert manifest["rows"] == 200 and manifest["chain"]
-        assert 0 < sum(shard["rows"] for shard in manifest["shards"]) <= 3 * 6
+    for name, entry in by_checkpoint.items():
+        shard = json.loads(tf.train.load_checkpoint(str(tmp_path / name)).get_tensor("table#0"))
+        assert shard["table_rows"] == 200
+        assert entry["kind"] == "full" or (entry["chain"] and 0 < shard["rows"] <= 3 * 6)
 
 
 def test_what_a_chain_needs_stays_and_the_rest_goes(tmp_path):
@@ -134,12 +134,9 @@ def test_what_a_chain_needs_stays_and_the_rest_goes(tmp_path):
     run(tmp_path, "adagrad", 10, [hook], save_checkpoint_steps=1000)
     assert train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-10")
     needed = set()
-    for name, manifest in manifests(tmp_path).items():
-        links = [link["path"] for link in manifest["chain"]]
-        needed |= {saved_files.manifest(tmp_path / name)}
-        needed |= {saved_files.named_by(tmp_path, link, "manifest.json") for link in links}
-    assert set(tmp_path.glob("*.sok-*.manifest.json")) == needed
-    assert set(saved_files.bases(tmp_path)) == {path.name.split(".sok-")[0] for path in needed}
+    for name, entry in entries(tmp_path).items():
+        needed |= {name, *(link["prefix"] for link in entry["chain"])}
+    assert set(saved_files.bases(tmp_path)) == needed
     states_of([train.latest_checkpoint(str(tmp_path))], "adagrad", tmp_path)
 
 
@@ -180,8 +177,9 @@ def test_restarts_leave_no_more_than_is_kept(tmp_path, base):
                     session.run(model.step)
                 if fails:
                     raise EOFError
-        marks = [path.name.rpartition("-")[2] for path in tmp_path.glob("*.sok-*")]
-        assert (marks.count("full"), len(list(tmp_path.glob("*.index")))) == (3, 5)
+        prefixes = [str(path.with_suffix("")) for path in tmp_path.glob("*.index")]
+        kinds = [reader.open_saved(prefix).facts.counted_by for prefix in prefixes]
+        assert (kinds.count("full"), len(kinds)) == (3, 5)
 
 
 def test_the_hook_has_a_directory_of_its_own(tmp_path):

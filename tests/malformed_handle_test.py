@@ -63,10 +63,10 @@ USES = {
     ),
     "restore": lambda handle: raised(native.ops.sok_restore_stage(handle, "unused", True, stage="check")),
     "save checkpoint": lambda handle: raised(
-        native.ops.sok_checkpoint_stage([handle], "unused", tf.constant(0, tf.int64), True, stage="begin")
+        native.ops.sok_checkpoint_stage([handle], "unused", tf.constant(0, tf.int64), "", True, stage="begin")
     ),
     "check checkpoint": lambda handle: raised(
-        native.ops.sok_check_checkpoint([handle], "unused", ["unused"])
+        native.ops.sok_check_checkpoint([handle], "unused", names=["unused"])
     ),
     "track changes": lambda handle: native.ops.sok_track_changes([handle]),
 }

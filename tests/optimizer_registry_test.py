@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import tensorflow as tf
 
 import harness
 import optimizer_parity
-import saved_files
 import sparse_operation_kit as sok
 from device_of_tests import sized
 from sparse_operation_kit import native
@@ -61,11 +59,8 @@ def test_trains_a_table_alone_with_a_number_as_rate_and_reads_between_steps(entr
 
 
 def _slots_of(prefix, name):
-    reader = tf.train.load_checkpoint(prefix)
-    folder = json.loads(reader.get_tensor(name))["folder"]
-    path = saved_files.named_by(pathlib.Path(prefix).parent, folder, "manifest.json")
-    manifest = json.loads(path.read_text())
-    return [array.partition("-")[2] for array in manifest["shards"][0]["arrays"] if array.startswith("slot-")]
+    shard = json.loads(tf.train.load_checkpoint(prefix).get_tensor(f"{name}#0"))
+    return [array.partition("-")[2] for array in shard["arrays"] if array.startswith("slot-")]
 
 
 @pytest.mark.parametrize(("entry", "rule"), CASES)

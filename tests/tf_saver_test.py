@@ -1,6 +1,5 @@
 """tf.compat.v1.train.Saver saves complete tables: rows, optimizer slots and state, for any later session."""
 
-import json
 import os
 import pathlib
 import pickle
@@ -233,30 +232,27 @@ def test_saving_to_the_same_prefix_again(tmp_path):
             model.train(session, [step])
             path = model.saver.save(session, str(tmp_path / "model"))
         want = model.state(session)
-        assert len(saved_files.of(tmp_path / "model", "manifest.json")) == len(model.tables)
-        assert len(saved_files.of(tmp_path / "model", "keys.npy")) == len(model.tables)
+        assert len(list(tmp_path.glob("model.*"))) == 4  # the other variables, tables, index and graph
         model.train(session, range(3, 5))
         model.saver.restore(session, path)
         assert_same(model.state(session), want)
 
 
 def test_leftovers_of_killed_saves_are_removed(tmp_path):
-    for name in ("model-1.sok/item-0123456789abcdef.unfinished", "model-2.sok/item-0123456789abcdef"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "manifest.json").write_text("{")
-    (tmp_path / "model-3.sok" / "item-0123456789abcdef.unfinished").mkdir(parents=True)
     for step in (1, 2, 3):
-        for file in ("shard-00000.keys.npy", "shard-00001.json", "plan.json", "manifest.json.unfinished"):
-            (tmp_path / f"model-{step}.sok-item-0123456789abcdee.{file}").touch()
-    (tmp_path / "model-2.sok-item-0123456789abcded.manifest.json").write_text("{")
+        for file in ("plan", "part-0.index", "part-1.data-00000-of-00001", "others.index", "new-index"):
+            (tmp_path / f"model-{step}.sok-0123456789abcdef.{file}").touch()
+        (tmp_path / f"model-{step}.data-00001-of-00007").touch()
     with harness.graph_and_session() as session:
         model = Model()
         harness.initialize(session)
         model.saver.save(session, str(tmp_path / "model"), global_step=3)
-        assert saved_files.bases(tmp_path) == ["model-3"]
-        assert not list(tmp_path.glob("*.unfinished")) + list(tmp_path.glob("*.sok"))
-        assert len(saved_files.of(tmp_path / "model-3", "manifest.json")) == len(model.tables)
-        assert not list(tmp_path.glob("*-0123456789abcde*"))
+    assert sorted(path.name for path in tmp_path.glob("model*")) == [
+        "model-3.data-00000-of-00002",
+        "model-3.data-00001-of-00002",
+        "model-3.index",
+        "model-3.meta",
+    ]
 
 
 def test_tables_go_with_their_checkpoints_in_every_directory(tmp_path):
@@ -267,7 +263,7 @@ def test_tables_go_with_their_checkpoints_in_every_directory(tmp_path):
         for step in range(9):
             saver.save(session, str(tmp_path / f"{step % 4}" / "model"), global_step=step)
         assert _names(tmp_path, "*/*.index") == {f"model-{i}" for i in range(4, 9)}
-        assert _names(tmp_path, "*/*.sok-*.npy") == {f"model-{i}" for i in range(4, 9)}
+        assert _names(tmp_path, "*/*.data-*") == {f"model-{i}" for i in range(4, 9)}
         for path in saver.last_checkpoints:
             model.saver.restore(session, path)
 
@@ -301,8 +297,9 @@ def test_paths_steps_and_state_files_are_as_without_tables(tmp_path, monkeypatch
             session, "model", global_step=step, latest_filename="newest", meta_graph_suffix="graph"
         )
         assert path == "model-00000007"
-        assert [name for name in sorted(os.listdir(tmp_path)) if ".sok-" not in name] == [
-            "model-00000007.data-00000-of-00001",
+        assert sorted(os.listdir(tmp_path)) == [
+            "model-00000007.data-00000-of-00002",
+            "model-00000007.data-00001-of-00002",
             "model-00000007.graph",
             "model-00000007.index",
             "newest",
@@ -414,7 +411,7 @@ def test_a_checkpoint_without_the_table(tmp_path):
         dense = tf.Variable(2.0, name="dense")
         sok.EmbeddingVariable(name="table", dim=2)
         harness.initialize(session)
-        with pytest.raises(tf.errors.NotFoundError, match="Key table not found in checkpoint"):
+        with pytest.raises(tf.errors.NotFoundError, match="has no 'table'"):
             train.Saver().restore(session, path)
         assert session.run(dense) == 2.0
 
@@ -439,30 +436,22 @@ def test_savers_without_tables_get_the_same_ops(tmp_path):
     assert [build(sharded) for sharded in (False, True)] == without
 
 
-def test_numpy_alone_reads_a_checkpoint(tmp_path):
+def test_tensorflow_alone_reads_a_checkpoint(tmp_path):
     with harness.graph_and_session() as session:
         model = Model("adagrad")
         harness.initialize(session)
         model.train(session, range(3))
         path = model.saver.save(session, str(tmp_path / "model"))
         contents = harness.contents_of_tables(session, model.tables)
-    manifests = saved_files.of(tmp_path / "model", "manifest.json")
-    starts = [path.name[: -len("manifest.json")] for path in manifests]
-    assert [start[:-18] for start in starts] == ["model.sok-item", "model.sok-user%2Ftable"]
-    for file, start, (keys, rows) in zip_equal(manifests[::-1], starts[::-1], contents):
-        manifest = json.loads(file.read_text())
-        assert manifest["rows"] == len(keys) and manifest["optimizer"]["name"] == "adagrad"
-        order = np.argsort(keys)
-        saved = {
-            array.suffixes[-2][1:]: np.load(array, mmap_mode="r")
-            for array in tmp_path.glob(f"{start}shard-00000.*")
-        }
-        assert sorted(saved) == ["keys", "slot-accumulator", "values"]
-        by_key = np.argsort(saved["keys"])
-        np.testing.assert_array_equal(saved["keys"][by_key], keys[order])
-        np.testing.assert_array_equal(saved["values"][by_key], rows[order])
-        assert saved["slot-accumulator"].shape == rows.shape
-    assert harness.saved_tables(path).keys() == {"user/table", "item"}
+    saved = harness.saved_tables(path)
+    assert saved.keys() == {"user/table", "item"}
+    for table, (keys, rows) in zip_equal(model.tables, contents):
+        arrays, order = saved[table.m_var_name], np.argsort(keys)
+        assert sorted(arrays) == ["keys", "slot-accumulator", "values"]
+        np.testing.assert_array_equal(arrays["keys"], keys[order])
+        np.testing.assert_array_equal(arrays["values"], rows[order])
+        assert arrays["slot-accumulator"].shape == rows.shape
+        assert saved_files.entry(path, table.m_var_name)["optimizer"]["name"] == "adagrad"
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_table_alone(tmp_path):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Attacks checkpoints for a while: kills processes during saves, damages files, and tries malicious manifests and
+# Attacks checkpoints for a while: kills processes during saves, damages files, and tries malicious
 # paths. Ends with a summary of the attacks and the data lost; the exit status is 0 if no data was lost.
 #
 # Usage: tools/attack.sh [--seconds N] [--only SCENARIO]... [--seed N]
@@ -13,7 +13,7 @@ case "${1:-}" in
     ;;
 esac
 "$SOK_ROOT/tools/setup.sh"
-sok_bazel build --jobs="$(nproc)" //cc/checkpoint:check_manifests //tools:site > /dev/null 2>&1 ||
-  fail "The build failed: bazel build //cc/checkpoint:check_manifests //tools:site"
+sok_bazel build --jobs="$(nproc)" //tools:site > /dev/null 2>&1 ||
+  fail "The build failed: bazel build //tools:site"
 export PYTHONPATH="$SOK_ROOT/tests${PYTHONPATH:+:$PYTHONPATH}"
 SOK_BUILD=0 exec "$SOK_ROOT/tools/python.sh" -m attack "$@"

@@ -34,7 +34,7 @@ export linked="-O0 -fsanitize=address"
 sources() {
   find cc/base cc/checkpoint cc/cpu cc/engine cc/initializers cc/lookup cc/messages cc/optimizers cc/placement cc/table \
     \( -path cc/engine/contract -o -path cc/cpu/dense_tables \) -prune -o \
-    -name '*.cc' ! -name '*_test.cc' ! -name check_manifests.cc -print
+    -name '*.cc' ! -name '*_test.cc' -print
 }
 
 # Prints a line for each compilation: a name and its sources, up to eight of one folder, because most of the compiler's
@@ -86,7 +86,7 @@ compilations | xargs -P "$(nproc)" -L 1 "$BASH" -euo pipefail -c 'compile "$@"' 
 objects=()
 while read -r name _; do objects+=("$folder/objects/$name.o"); done < <(compilations)
 # shellcheck disable=SC2086  # lists of words
-clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lz -lpthread -o "$folder/read_checkpoint"
+clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lpthread -o "$folder/read_checkpoint"
 make_seeds
 processes=$(($(nproc) > 1 ? 2 : 1))
 seconds_of_each="$(((seconds + processes - 1) / processes))"

@@ -1,6 +1,7 @@
 #ifndef SOK_CC_BASE_STATUS_H_
 #define SOK_CC_BASE_STATUS_H_
 
+#include <exception>
 #include <memory>
 #include <new>
 #include <optional>
@@ -101,13 +102,16 @@ class [[nodiscard]] StatusOr {
   Status status_;
 };
 
-// Runs work(), which returns Status, and turns std::bad_alloc into ResourceExhausted.
+// Runs work(), which returns Status, and turns std::bad_alloc into ResourceExhausted and other exceptions of
+// the standard library into Internal.
 template <typename Work>
 Status WithinMemory(const Work& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory");
+  } catch (const std::exception& error) {
+    return Internal(error.what());
   }
 }
 

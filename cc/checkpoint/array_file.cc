@@ -4,28 +4,82 @@
 #include <cstring>
 #include <utility>
 
-#include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/crc32c.h"
 
 namespace sok {
+namespace {
 
-ArrayWriter::ArrayWriter(std::unique_ptr<FileWriter> file, ArrayFile array)
-    : file_(std::move(file)), array_(std::move(array)) {
-  block_.reserve(static_cast<size_t>(std::min(kBlockBytes, array_.bytes)));
-  array_.crc32.reserve(static_cast<size_t>(BlocksOf(array_.bytes)));
+constexpr int64_t kPage = 4096;
+
+}  // namespace
+
+StatusOr<std::unique_ptr<PartWriter>> PartWriter::Create(Files& files, const std::string& prefix) {
+  auto data = files.Create(DataPath(prefix, 0, 1));
+  SOK_RETURN_IF_ERROR(data.status());
+  return std::unique_ptr<PartWriter>(new PartWriter(files, prefix, std::move(data.value())));
 }
 
-StatusOr<std::unique_ptr<ArrayWriter>> ArrayWriter::Create(Files& files, const std::string& folder,
-                                                           const std::string& file, const ArrayType& type) {
-  auto opened = files.Create(TableFile(files, folder, file));
-  SOK_RETURN_IF_ERROR(opened.status());
-  const std::string header = EncodeNpyHeader(type);
-  ArrayFile array;
-  array.file = file;
-  array.type = type;
-  array.bytes = static_cast<int64_t>(header.size()) + DataBytes(type);
-  std::unique_ptr<ArrayWriter> writer(new ArrayWriter(std::move(opened.value()), std::move(array)));
-  SOK_RETURN_IF_ERROR(writer->Write(header.data(), static_cast<int64_t>(header.size())));
-  return writer;
+int64_t PartWriter::Reserve(int64_t bytes, int64_t alignment) {
+  const int64_t offset = (size_ + alignment - 1) / alignment * alignment;
+  size_ = offset + bytes;
+  return offset;
+}
+
+std::unique_ptr<ArrayWriter> PartWriter::NewArray(const std::string& name, const ArrayType& type) {
+  const int64_t bytes = DataBytes(type);
+  // An empty array at the end must not begin after it.
+  const int64_t offset = Reserve(bytes, bytes == 0 ? 1 : kPage);
+  return std::unique_ptr<ArrayWriter>(new ArrayWriter(this, name, type, offset));
+}
+
+Status PartWriter::AddString(const std::string& name, std::string_view text) {
+  const std::string bytes = EncodeStringTensor(text);
+  TensorPlace place;
+  place.dtype = kStringDtype;
+  place.bytes = static_cast<int64_t>(bytes.size());
+  place.offset = Reserve(place.bytes, 1);
+  place.crc32c = StringTensorCrc32c(text);
+  SOK_RETURN_IF_ERROR(Add(name, EncodeTensorPlace(place)));
+  return data_->WriteAt(place.offset, bytes.data(), place.bytes);
+}
+
+Status PartWriter::CopyTensor(const std::string& name, std::string_view entry, const TensorPlace& place,
+                              FileReader* from) {
+  const int64_t offset = Reserve(place.bytes, kPage);
+  std::vector<char> block(static_cast<size_t>(std::min(kBlockBytes, place.bytes)));
+  uint32_t crc32c = 0;
+  for (int64_t at = 0; at < place.bytes; at += kBlockBytes) {
+    const int64_t bytes = std::min(kBlockBytes, place.bytes - at);
+    SOK_RETURN_IF_ERROR(from->ReadAt(place.offset + at, block.data(), bytes));
+    crc32c = CombineCrc32c(crc32c, Crc32c(block.data(), bytes), bytes);
+    SOK_RETURN_IF_ERROR(data_->WriteAt(offset + at, block.data(), bytes));
+  }
+  // That of strings is not of their bytes; TensorFlow verifies it when it reads the copy.
+  if (crc32c != place.crc32c && place.dtype != kStringDtype) {
+    return DataLoss("the tensor '", name, "' is damaged: its checksum does not match");
+  }
+  return Add(name, MovedTensorPlace(entry, 0, offset));
+}
+
+Status PartWriter::Add(const std::string& name, std::string entry) {
+  if (index_.entries.emplace(name, std::move(entry)).second) return OkStatus();
+  return FailedPrecondition("the checkpoint '", prefix_, "' would have two tensors '", name, "'");
+}
+
+Status PartWriter::Finish() {
+  SOK_RETURN_IF_ERROR(data_->Sync());
+  // Only the next stage of the same save reads it, so it need not be synced.
+  auto file = files_.Create(IndexPath(prefix_));
+  SOK_RETURN_IF_ERROR(file.status());
+  const std::string bytes = EncodeTensorIndex(index_);
+  return file.value()->WriteAt(0, bytes.data(), static_cast<int64_t>(bytes.size()));
+}
+
+ArrayWriter::ArrayWriter(PartWriter* part, std::string name, const ArrayType& type, int64_t offset)
+    : part_(*part), name_(std::move(name)), offset_(offset) {
+  array_.type = type;
+  block_.reserve(static_cast<size_t>(std::min(kBlockBytes, array_.bytes())));
+  array_.crc32c.reserve(static_cast<size_t>(BlocksOf(array_.bytes())));
 }
 
 Status ArrayWriter::Write(const void* data, int64_t bytes) {
@@ -35,59 +89,59 @@ Status ArrayWriter::Write(const void* data, int64_t bytes) {
     block_.insert(block_.end(), next, next + count);
     next += count;
     bytes -= count;
-    if (static_cast<int64_t>(block_.size()) == kBlockBytes) SOK_RETURN_IF_ERROR(Flush());
+    // The last block too, so that arrays of one block are written at the same time.
+    const int64_t held = static_cast<int64_t>(block_.size());
+    if (held == kBlockBytes || written_ + held == array_.bytes()) SOK_RETURN_IF_ERROR(Flush());
   }
   return OkStatus();
 }
 
 Status ArrayWriter::Flush() {
   const int64_t bytes = static_cast<int64_t>(block_.size());
-  array_.crc32.push_back(Crc32(block_.data(), bytes));
-  SOK_RETURN_IF_ERROR(file_->Write(block_.data(), bytes));
+  if (written_ + bytes > array_.bytes()) return Internal("'", name_, "' got more bytes than it has");
+  const uint32_t crc32c = Crc32c(block_.data(), bytes);
+  array_.crc32c.push_back(crc32c);
+  crc32c_ = CombineCrc32c(crc32c_, crc32c, bytes);
+  SOK_RETURN_IF_ERROR(part_.data_->WriteAt(offset_ + written_, block_.data(), bytes));
   written_ += bytes;
   block_.clear();
   return OkStatus();
 }
 
 Status ArrayWriter::Finish() {
-  if (!block_.empty()) SOK_RETURN_IF_ERROR(Flush());
-  if (written_ != array_.bytes) {
-    return Internal("'", array_.file, "' got ", written_, " of ", array_.bytes, " bytes");
+  const int64_t given = written_ + static_cast<int64_t>(block_.size());
+  if (given != array_.bytes()) {
+    return Internal("'", name_, "' got ", given, " of ", array_.bytes(), " bytes");
   }
-  return file_->Sync();
+  std::vector<char>().swap(block_);
+  TensorPlace place;
+  place.dtype = array_.type.dtype;
+  place.shape = array_.type.shape;
+  place.offset = offset_;
+  place.bytes = written_;
+  place.crc32c = crc32c_;
+  return part_.Add(name_, EncodeTensorPlace(place));
 }
 
-ArrayReader::ArrayReader(std::string path, std::unique_ptr<FileReader> file, const ArrayFile& array)
-    : path_(std::move(path)), file_(std::move(file)), array_(array) {}
-
-StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(Files& files, const std::string& folder,
-                                                         const ArrayFile& array) {
-  const std::string path = TableFile(files, folder, array.file);
-  auto file = files.Open(path);
-  SOK_RETURN_IF_ERROR(file.status());
-  // Allocates nothing of a size that the manifest gives before the file has that size.
-  if (file.value()->size() != array.bytes) {
-    return DataLoss("'", path, "' has ", file.value()->size(), " bytes, but its manifest says ", array.bytes);
+StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(std::shared_ptr<FileReader> file,
+                                                         const std::string& path, const PlacedArray& array) {
+  // Allocates nothing of a size that the index gives before the file has that size.
+  if (array.offset > file->size() || array.array.bytes() > file->size() - array.offset) {
+    return DataLoss("'", path, "' has ", file->size(), " bytes, and ends before its tensor '", array.name,
+                    "' does");
   }
-  std::unique_ptr<ArrayReader> reader(new ArrayReader(path, std::move(file.value()), array));
-  const std::string header = EncodeNpyHeader(array.type);
-  std::string found(header.size(), '\0');
-  SOK_RETURN_IF_ERROR(reader->Read(found.data(), static_cast<int64_t>(found.size())));
-  if (found != header) {
-    return DataLoss("'", path, "' is not the .npy file of ", Describe(array.type),
-                    " that its manifest lists");
-  }
-  return reader;
+  return std::unique_ptr<ArrayReader>(new ArrayReader(std::move(file), StrCat(path, ":", array.name), array));
 }
 
 Status ArrayReader::NextBlock() {
   const int64_t begin = next_block_ * kBlockBytes;
-  if (begin >= array_.bytes) return DataLoss("'", path_, "' ended early");
-  block_.resize(static_cast<size_t>(std::min(kBlockBytes, array_.bytes - begin)));
+  const SavedArray& array = array_.array;
+  if (begin >= array.bytes()) return DataLoss("'", path_, "' ended early");
+  block_.resize(static_cast<size_t>(std::min(kBlockBytes, array.bytes() - begin)));
   at_ = 0;
   const int64_t bytes = static_cast<int64_t>(block_.size());
-  SOK_RETURN_IF_ERROR(file_->Read(block_.data(), bytes));
-  if (Crc32(block_.data(), bytes) != array_.crc32[static_cast<size_t>(next_block_)]) {
+  SOK_RETURN_IF_ERROR(file_->ReadAt(array_.offset + begin, block_.data(), bytes));
+  if (Crc32c(block_.data(), bytes) != array.crc32c[static_cast<size_t>(next_block_)]) {
     return DataLoss("'", path_, "' is damaged: the checksum of its bytes [", begin, ", ", begin + bytes,
                     ") does not match");
   }
@@ -108,12 +162,6 @@ Status ArrayReader::Read(void* data, int64_t bytes) {
     bytes -= count;
   }
   return OkStatus();
-}
-
-Status CheckArray(Files& files, const std::string& folder, const ArrayFile& array) {
-  auto reader = ArrayReader::Open(files, folder, array);
-  SOK_RETURN_IF_ERROR(reader.status());
-  return reader.value()->Skip(DataBytes(array.type));
 }
 
 }  // namespace sok

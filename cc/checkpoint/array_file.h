@@ -1,79 +1,132 @@
 // The arrays of a checkpoint, each written or read with 1 MiB of memory.
+//
+// Arrays are tensors in the data files of TensorFlow's checkpoint: see tensor_index.h. They begin at
+// multiples of a page, so that they can be mapped.
 #ifndef SOK_CC_CHECKPOINT_ARRAY_FILE_H_
 #define SOK_CC_CHECKPOINT_ARRAY_FILE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/checkpoint/checksums.h"
+#include "cc/checkpoint/array_type.h"
 #include "cc/checkpoint/files.h"
-#include "cc/checkpoint/npy_header.h"
+#include "cc/checkpoint/tensor_index.h"
 
 namespace sok {
 
-// An array as a manifest lists it.
-struct ArrayFile {
-  std::string file;  // relative to the manifest: "shard-00000/keys.npy"
+// Each block of this size of an array has a checksum; the last block may be shorter.
+constexpr int64_t kBlockBytes = 1 << 20;
+constexpr int64_t BlocksOf(int64_t bytes) { return bytes / kBlockBytes + (bytes % kBlockBytes != 0 ? 1 : 0); }
+
+// What a part's own entry says of an array.
+struct SavedArray {
   ArrayType type;
-  int64_t bytes = 0;            // of the file, header included
-  std::vector<uint32_t> crc32;  // of each block of kBlockBytes of the file
+  std::vector<uint32_t> crc32c;  // of each block of kBlockBytes
+
+  int64_t bytes() const { return DataBytes(type); }
 };
 
-// Writes one .npy file of a shape that is known in advance. Not thread-safe.
-class ArrayWriter {
- public:
-  // `folder` is the table's path: see checkpoint_path.h.
-  static StatusOr<std::unique_ptr<ArrayWriter>> Create(Files& files, const std::string& folder,
-                                                       const std::string& file, const ArrayType& type);
+class ArrayWriter;
 
-  Status Write(const void* data, int64_t bytes);
-  // Syncs the complete file. Internal unless as many bytes were written as the array's type has.
+// Writes the data file of one rank, and then its index: a complete checkpoint in TensorFlow's format. Of its
+// members, those of different ArrayWriters may run at the same time.
+class PartWriter {
+ public:
+  // Creates the data file of the checkpoint with this prefix.
+  static StatusOr<std::unique_ptr<PartWriter>> Create(Files& files, const std::string& prefix);
+
+  // An array with this name. Its type is known in advance.
+  std::unique_ptr<ArrayWriter> NewArray(const std::string& name, const ArrayType& type);
+  // A scalar string tensor.
+  Status AddString(const std::string& name, std::string_view text);
+  // Copies a tensor of another checkpoint, whose entry there is `entry` and stands for `place`.
+  Status CopyTensor(const std::string& name, std::string_view entry, const TensorPlace& place,
+                    FileReader* from);
+
+  // Writes the index, and syncs the data. All arrays must be finished. The names are guaranteed to be on the
+  // disk only after the folder is synced too.
   Status Finish();
-  // The manifest entry of the finished file.
-  const ArrayFile& array() const { return array_; }
 
  private:
-  ArrayWriter(std::unique_ptr<FileWriter> file, ArrayFile array);
+  friend class ArrayWriter;
+  PartWriter(Files& files, std::string prefix, std::unique_ptr<FileWriter> data)
+      : files_(files), prefix_(std::move(prefix)), data_(std::move(data)) {}
+  // Reserves the next bytes of the data file.
+  int64_t Reserve(int64_t bytes, int64_t alignment);
+  // FailedPrecondition if there is a tensor with this name.
+  Status Add(const std::string& name, std::string entry);
+
+  Files& files_;
+  const std::string prefix_;
+  const std::unique_ptr<FileWriter> data_;
+  int64_t size_ = 0;  // of the data file
+  TensorIndex index_;
+};
+
+// Writes one array. Not thread-safe.
+class ArrayWriter {
+ public:
+  Status Write(const void* data, int64_t bytes);
+  // Internal unless as many bytes were written as the array's type has. Not at the same time as another call
+  // for the same PartWriter.
+  Status Finish();
+  // The finished array.
+  const SavedArray& array() const { return array_; }
+
+ private:
+  friend class PartWriter;
+  ArrayWriter(PartWriter* part, std::string name, const ArrayType& type, int64_t offset);
   Status Flush();
 
-  std::unique_ptr<FileWriter> file_;
-  ArrayFile array_;
+  PartWriter& part_;
+  const std::string name_;
+  const int64_t offset_;
+  SavedArray array_;
   int64_t written_ = 0;
+  uint32_t crc32c_ = 0;  // of all that was written
   std::vector<char> block_;
 };
 
-// Reads one .npy file as a manifest describes it, and returns only verified data. The ArrayFile must outlive
-// the reader. Not thread-safe.
+// An array in a data file that is open.
+struct PlacedArray {
+  SavedArray array;
+  std::string name;  // the tensor's
+  int shard = 0;     // the data file's number
+  int64_t offset = 0;
+};
+
+// Reads one array, and returns only verified data. The arguments must outlive the reader. Not thread-safe.
 class ArrayReader {
  public:
-  // Errors here and below: NotFound for a missing file, DataLoss if it does not match the description.
-  static StatusOr<std::unique_ptr<ArrayReader>> Open(Files& files, const std::string& folder,
-                                                     const ArrayFile& array);
+  // `path` is the data file's, for errors. DataLoss here and below if the file does not fit the description.
+  static StatusOr<std::unique_ptr<ArrayReader>> Open(std::shared_ptr<FileReader> file,
+                                                     const std::string& path, const PlacedArray& array);
 
   // The next bytes of the data.
   Status Read(void* data, int64_t bytes);
   Status Skip(int64_t bytes) { return Read(nullptr, bytes); }
 
+  // The file and the tensor, for messages: "/ckpt/m.data-00000-of-00001:t#0/keys".
   const std::string& path() const { return path_; }
 
  private:
-  ArrayReader(std::string path, std::unique_ptr<FileReader> file, const ArrayFile& array);
+  ArrayReader(std::shared_ptr<FileReader> file, std::string path, const PlacedArray& array)
+      : file_(std::move(file)), path_(std::move(path)), array_(array) {}
   // Reads and verifies the next block.
   Status NextBlock();
 
+  const std::shared_ptr<FileReader> file_;
   const std::string path_;
-  std::unique_ptr<FileReader> file_;
-  const ArrayFile& array_;
+  const PlacedArray& array_;
   int64_t next_block_ = 0;
   std::vector<char> block_;
   int64_t at_ = 0;  // of block_
 };
-
-// Reads a whole file and verifies its size, header and checksums.
-Status CheckArray(Files& files, const std::string& folder, const ArrayFile& array);
 
 }  // namespace sok
 

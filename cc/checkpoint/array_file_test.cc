@@ -2,24 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include "cc/checkpoint/crc32c.h"
+#include "cc/checkpoint/saved_checkpoint.h"
 #include "cc/checkpoint/testing/memory_files.h"
 
 namespace sok {
 namespace {
 
-// The expected bytes are those of numpy.save for an array of zeros.
-TEST(NpyHeaderTest, EqualsThatOfNumpy) {
-  const std::string header = EncodeNpyHeader(ArrayType{"<f4", {3, 16}});
-  const std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 16), }";
-  EXPECT_EQ(header.size(), 128u);
-  EXPECT_EQ(header.substr(0, 10), std::string("\x93NUMPY\x01\x00\x76\x00", 10));
-  EXPECT_EQ(header.substr(10), dict + std::string(117 - dict.size(), ' ') + "\n");
-  EXPECT_NE(EncodeNpyHeader(ArrayType{"<i8", {7}}).find("(7,)"), std::string::npos);
-  EXPECT_EQ(EncodeNpyHeader(ArrayType{"<i8", {INT64_MAX, INT64_MAX}}).size() % 64, 0u);
-}
-
-TEST(NpyHeaderTest, InvalidTypesHaveNoSize) {
+TEST(ArrayTypeTest, InvalidTypesHaveNoSize) {
   EXPECT_EQ(DataBytes(ArrayType{"<f4", {3, 5}}), 60);
+  EXPECT_EQ(DataBytes(ArrayType{"bfloat16", {3, 5}}), 30);
   EXPECT_EQ(DataBytes(ArrayType{"<i8", {INT64_MAX}}), -1);
   EXPECT_EQ(DataBytes(ArrayType{"<f4", {int64_t{1} << 40, int64_t{1} << 40}}), -1);
   EXPECT_EQ(DataBytes(ArrayType{"<f4", {-1}}), -1);
@@ -28,37 +20,48 @@ TEST(NpyHeaderTest, InvalidTypesHaveNoSize) {
   EXPECT_EQ(DataBytes(ArrayType{"|O", {1}}), -1);
 }
 
-TEST(Crc32Test, EqualsThatOfZlib) {
-  EXPECT_EQ(Crc32("123456789"), 0xcbf43926u);
-  EXPECT_EQ(Crc32(""), 0u);
-}
-
 class ArrayFileTest : public ::testing::Test {
  protected:
-  ArrayFile Write(const std::vector<int64_t>& values) {
-    RemoveTree(files_, "/x.npy");
-    auto writer =
-        ArrayWriter::Create(files_, "/", "x.npy", ArrayType{"<i8", {static_cast<int64_t>(values.size())}});
-    EXPECT_TRUE(writer.ok());
-    for (const int64_t value : values) EXPECT_TRUE(writer.value()->Write(&value, sizeof(value)).ok());
-    EXPECT_TRUE(writer.value()->Finish().ok());
-    return writer.value()->array();
-  }
-  std::string& bytes() { return *files_.AllFiles().at("/x.npy"); }
+  static constexpr char kName[] = "t#0/x";
 
+  // Writes an array beside another one.
+  PlacedArray Write(const std::vector<int64_t>& values) {
+    files_.RemoveAll();
+    auto part = PartWriter::Create(files_, "/m");
+    EXPECT_TRUE(part.ok());
+    const auto other = part.value()->NewArray("t#0/y", ArrayType{"|u1", {3}});
+    const auto writer =
+        part.value()->NewArray(kName, ArrayType{"<i8", {static_cast<int64_t>(values.size())}});
+    for (const int64_t value : values) EXPECT_TRUE(writer->Write(&value, sizeof(value)).ok());
+    EXPECT_TRUE(writer->Finish().ok());
+    EXPECT_TRUE(other->Write("abc", 3).ok());
+    EXPECT_TRUE(other->Finish().ok());
+    EXPECT_TRUE(part.value()->Finish().ok());
+    const auto checkpoint = SavedCheckpoint::Open(files_, "/m");
+    EXPECT_TRUE(checkpoint.ok());
+    place_ = checkpoint.value()->Find(kName).value();
+    return PlacedArray{writer->array(), kName, place_.shard, place_.offset};
+  }
+  StatusOr<std::unique_ptr<ArrayReader>> Open(const PlacedArray& array) {
+    return ArrayReader::Open(std::move(files_.Open(kData).value()), kData, array);
+  }
+  std::string& bytes() { return *files_.AllFiles().at(kData); }
+
+  static constexpr char kData[] = "/m.data-00000-of-00001";
   MemoryFiles files_;
+  TensorPlace place_;  // of the array in the index
 };
 
 TEST_F(ArrayFileTest, ReadsWhatWasWritten) {
-  // Less than a block, exactly a block, and more. A block has 131072 numbers; the header takes the space of
-  // 16.
-  for (const size_t count : {size_t{0}, size_t{1}, size_t{131056}, size_t{131057}, size_t{300000}}) {
+  // Less than a block, exactly a block of 131072 numbers, and more.
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{131072}, size_t{131073}, size_t{300000}}) {
     std::vector<int64_t> values(count);
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<int64_t>(i * i);
-    const ArrayFile array = Write(values);
-    EXPECT_EQ(array.bytes, static_cast<int64_t>(bytes().size()));
-    EXPECT_EQ(static_cast<int64_t>(array.crc32.size()), BlocksOf(array.bytes));
-    auto reader = ArrayReader::Open(files_, "/", array);
+    const PlacedArray array = Write(values);
+    EXPECT_EQ(array.offset, count == 0 ? 3 : 4096) << "on the page after that of the other array";
+    EXPECT_EQ(static_cast<int64_t>(array.array.crc32c.size()), BlocksOf(array.array.bytes()));
+    EXPECT_EQ(place_.crc32c, Crc32c(values.data(), array.array.bytes()));
+    auto reader = Open(array);
     ASSERT_TRUE(reader.ok()) << reader.status().message();
     const size_t skipped = count / 3;
     ASSERT_TRUE(reader.value()->Skip(static_cast<int64_t>(skipped * 8)).ok());
@@ -66,36 +69,36 @@ TEST_F(ArrayFileTest, ReadsWhatWasWritten) {
     ASSERT_TRUE(reader.value()->Read(read.data(), static_cast<int64_t>(read.size() * 8)).ok());
     EXPECT_EQ(read, std::vector<int64_t>(values.begin() + static_cast<int64_t>(skipped), values.end()));
     EXPECT_EQ(reader.value()->Skip(1).code(), StatusCode::kDataLoss) << "beyond the end";
-    EXPECT_TRUE(CheckArray(files_, "/", array).ok());
   }
 }
 
 TEST_F(ArrayFileTest, DamageIsFoundInItsBlock) {
-  const ArrayFile array = Write(std::vector<int64_t>(300000, 7));
-  bytes()[2 << 20] ^= 1;
-  auto reader = ArrayReader::Open(files_, "/", array);
+  const PlacedArray array = Write(std::vector<int64_t>(300000, 7));
+  bytes()[4096 + (2 << 20)] ^= 1;
+  auto reader = Open(array);
   ASSERT_TRUE(reader.ok());
-  EXPECT_TRUE(reader.value()->Skip((2 << 20) - 128).ok()) << "blocks before it are good";
+  EXPECT_TRUE(reader.value()->Skip(2 << 20).ok()) << "blocks before it are good";
   const Status status = reader.value()->Skip(1);
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_NE(status.message().find("x.npy"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("/m.data-00000-of-00001:t#0/x"), std::string::npos) << status.message();
 }
 
-TEST_F(ArrayFileTest, AnotherSizeOrKindIsRefused) {
-  ArrayFile array = Write({1, 2, 3});
-  bytes() += "x";
-  EXPECT_EQ(ArrayReader::Open(files_, "/", array).status().code(), StatusCode::kDataLoss);
+TEST_F(ArrayFileTest, AFileThatEndsBeforeTheArrayIsRefused) {
+  const PlacedArray array = Write({1, 2, 3});
   bytes().pop_back();
-  EXPECT_TRUE(ArrayReader::Open(files_, "/", array).ok());
-  array.type.dtype = "<u8";
-  EXPECT_EQ(ArrayReader::Open(files_, "/", array).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Open(array).status().code(), StatusCode::kDataLoss);
 }
 
-TEST_F(ArrayFileTest, TooFewNumbersAreAnError) {
-  auto writer = ArrayWriter::Create(files_, "/", "x.npy", ArrayType{"<i8", {2}});
+TEST_F(ArrayFileTest, AnotherNumberOfBytesIsAnError) {
+  auto part = PartWriter::Create(files_, "/n");
   const int64_t value = 1;
-  ASSERT_TRUE(writer.value()->Write(&value, 8).ok());
-  EXPECT_EQ(writer.value()->Finish().code(), StatusCode::kInternal);
+  const auto few = part.value()->NewArray("few", ArrayType{"<i8", {2}});
+  ASSERT_TRUE(few->Write(&value, 8).ok());
+  EXPECT_EQ(few->Finish().code(), StatusCode::kInternal);
+  const auto many = part.value()->NewArray("many", ArrayType{"<i8", {1}});
+  ASSERT_TRUE(many->Write(&value, 8).ok());
+  ASSERT_TRUE(many->Write(&value, 8).ok());
+  EXPECT_EQ(many->Finish().code(), StatusCode::kInternal);
 }
 
 }  // namespace

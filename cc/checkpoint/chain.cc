@@ -26,7 +26,7 @@ bool SameColumns(const SavedShard& a, const SavedShard& b) {
 }
 
 // DataLoss unless both can be parts of one chain.
-Status CheckTogether(const ReadCheckpoint& first, const ReadCheckpoint& next) {
+Status CheckTogether(const ChainedTable& first, const ChainedTable& next) {
   const Manifest& a = first.manifest;
   const Manifest& b = next.manifest;
   const std::string& path = next.path;
@@ -52,11 +52,11 @@ Status CheckTogether(const ReadCheckpoint& first, const ReadCheckpoint& next) {
   return OkStatus();
 }
 
-Status CheckChain(const std::vector<ReadCheckpoint>& chain) {
+Status CheckChain(const std::vector<ChainedTable>& chain) {
   for (size_t i = 0; i < chain.size(); ++i) {
     const std::vector<ChainLink>& links = chain[i].manifest.chain;
     bool fits = links.size() == i && chain[i].manifest.delta == (i > 0);
-    for (size_t j = 0; fits && j < i; ++j) fits = links[j].crc32 == chain[j].manifest_crc32;
+    for (size_t j = 0; fits && j < i; ++j) fits = links[j].id == chain[j].id;
     if (!fits) {
       return DataLoss("'", chain[i].path, "' is not number ", i + 1, " of the chain of '", chain.back().path,
                       "'");
@@ -66,32 +66,32 @@ Status CheckChain(const std::vector<ReadCheckpoint>& chain) {
   return OkStatus();
 }
 
-}  // namespace
-
-StatusOr<ReadCheckpoint> ReadCheckpointManifest(Files& files, const std::string& folder) {
-  const std::string path = TableFile(files, folder, kManifestName);
-  std::string bytes;
-  SOK_RETURN_IF_ERROR(ReadWholeFile(files, path, kMaxManifestBytes, &bytes));
-  auto manifest = ParseManifest(bytes, path);
+StatusOr<ChainedTable> ReadOne(const std::shared_ptr<SavedCheckpoint>& checkpoint, const std::string& name) {
+  auto facts = checkpoint->ReadFacts();
+  SOK_RETURN_IF_ERROR(facts.status());
+  auto manifest = checkpoint->ReadTable(name);
   SOK_RETURN_IF_ERROR(manifest.status());
-  return ReadCheckpoint{folder, path, Crc32(bytes), std::move(manifest.value())};
+  return ChainedTable{checkpoint, facts.value().id, StrCat(checkpoint->index_path(), ":", name),
+                      std::move(manifest.value())};
 }
 
-StatusOr<std::vector<ReadCheckpoint>> ReadChain(Files& files, const std::string& folder) {
-  auto last = ReadCheckpointManifest(files, folder);
+}  // namespace
+
+StatusOr<std::vector<ChainedTable>> ReadChain(OpenedCheckpoints& opened, const std::string& prefix,
+                                              const std::string& name, const std::string& id) {
+  const auto checkpoint = id.empty() ? opened.Get(prefix) : opened.GetBase(prefix, id);
+  SOK_RETURN_IF_ERROR(checkpoint.status());
+  auto last = ReadOne(checkpoint.value(), name);
   SOK_RETURN_IF_ERROR(last.status());
-  std::vector<ReadCheckpoint> chain;
+  std::vector<ChainedTable> chain;
   for (const ChainLink& link : last.value().manifest.chain) {
-    const std::string path = (fs::path(folder) / link.path).lexically_normal().string();
-    auto read = ReadCheckpointManifest(files, path);
+    const std::string base = (fs::path(FolderOf(prefix)) / link.prefix).lexically_normal().string();
+    const auto below = opened.GetBase(base, link.id);
+    auto read = below.ok() ? ReadOne(below.value(), name) : StatusOr<ChainedTable>(below.status());
     if (!read.ok()) {
       return Status(
           read.status().code(),
           StrCat("'", last.value().path, "' builds on another checkpoint: ", read.status().message()));
-    }
-    if (read.value().manifest_crc32 != link.crc32) {
-      return DataLoss("'", read.value().path, "' is not the checkpoint on which '", last.value().path,
-                      "' builds");
     }
     chain.push_back(std::move(read.value()));
   }
@@ -100,24 +100,16 @@ StatusOr<std::vector<ReadCheckpoint>> ReadChain(Files& files, const std::string&
   return chain;
 }
 
-StatusOr<std::vector<ChainLink>> LinksTo(Files& files, const std::vector<ReadCheckpoint>& chain,
-                                         const std::string& folder) {
-  const fs::path from = AbsolutePath(folder);
-  const fs::path directory = fs::path(folder).parent_path().parent_path();
+StatusOr<std::vector<ChainLink>> LinksTo(OpenedCheckpoints& opened, const std::vector<ChainedTable>& chain,
+                                         const std::string& prefix) {
+  const fs::path folder = FolderOf(prefix);
   std::vector<ChainLink> links;
-  for (const ReadCheckpoint& checkpoint : chain) {
-    ChainLink link;
-    link.path = fs::path(AbsolutePath(checkpoint.folder)).lexically_relative(from).string();
-    link.crc32 = checkpoint.manifest_crc32;
-    std::string bytes;
+  for (const ChainedTable& table : chain) {
+    const fs::path base = AbsolutePath(table.checkpoint->prefix());
+    const std::string relative = base.lexically_relative(AbsolutePath(folder.string())).string();
     // Not normalized: the operating system follows symbolic links, as it does for a reader of another path.
-    const fs::path relative =
-        fs::path(AbsolutePath(checkpoint.folder)).lexically_relative(AbsolutePath(directory.string()));
-    const std::string there = (directory / relative).string();
-    SOK_RETURN_IF_ERROR(
-        ReadWholeFile(files, TableFile(files, there, kManifestName), kMaxManifestBytes, &bytes));
-    if (Crc32(bytes) != link.crc32) return NotFound("'", there, "' is not '", checkpoint.folder, "'");
-    links.push_back(std::move(link));
+    SOK_RETURN_IF_ERROR(opened.GetBase((folder / relative).string(), table.id).status());
+    links.push_back(ChainLink{relative, table.id});
   }
   return links;
 }

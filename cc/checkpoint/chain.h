@@ -1,35 +1,34 @@
 #ifndef SOK_CC_CHECKPOINT_CHAIN_H_
 #define SOK_CC_CHECKPOINT_CHAIN_H_
 
-#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/checkpoint/files.h"
 #include "cc/checkpoint/manifest.h"
+#include "cc/checkpoint/saved_checkpoint.h"
 
 namespace sok {
 
-// A checkpoint whose manifest has been read.
-struct ReadCheckpoint {
-  std::string folder;  // the table's path: see checkpoint_path.h
-  std::string path;    // of the manifest
-  uint32_t manifest_crc32 = 0;
+// A table of a checkpoint, whose entries have been read.
+struct ChainedTable {
+  std::shared_ptr<SavedCheckpoint> checkpoint;
+  std::string id;    // of the save
+  std::string path;  // for messages: "/ckpt/m.index:t"
   Manifest manifest;
 };
 
-// The checkpoint at `folder`. NotFound if there is none; DataLoss if its manifest is damaged.
-StatusOr<ReadCheckpoint> ReadCheckpointManifest(Files& files, const std::string& folder);
+// The table `name` of the checkpoint `prefix`, and those that it builds on, the full one first. NotFound if
+// one is missing; DataLoss, which names the file, if one is damaged, was replaced, or does not fit the
+// others. With `id`, it is the one of that save, which TensorFlow may have removed or replaced.
+StatusOr<std::vector<ChainedTable>> ReadChain(OpenedCheckpoints& opened, const std::string& prefix,
+                                              const std::string& name, const std::string& id = {});
 
-// The checkpoint and those that it builds on, the full one first. NotFound if one is missing; DataLoss, which
-// names the file, if one is damaged, was replaced, or does not fit the others.
-StatusOr<std::vector<ReadCheckpoint>> ReadChain(Files& files, const std::string& folder);
-
-// The links to `chain` from a checkpoint that is written at `folder`. NotFound if a link does not lead to its
+// The links to `chain` from a checkpoint that is written at `prefix`. NotFound if a link does not lead to its
 // checkpoint, for example because of symbolic links.
-StatusOr<std::vector<ChainLink>> LinksTo(Files& files, const std::vector<ReadCheckpoint>& chain,
-                                         const std::string& folder);
+StatusOr<std::vector<ChainLink>> LinksTo(OpenedCheckpoints& opened, const std::vector<ChainedTable>& chain,
+                                         const std::string& prefix);
 
 }  // namespace sok
 

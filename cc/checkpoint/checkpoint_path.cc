@@ -1,176 +1,170 @@
 #include "cc/checkpoint/checkpoint_path.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
-#include <vector>
+#include <set>
 
-#include "cc/base/hash.h"
 #include "cc/checkpoint/file_error.h"
-#include "cc/checkpoint/json_reader.h"
-#include "cc/checkpoint/manifest.h"
+#include "cc/checkpoint/saved_checkpoint.h"
+#include "cc/checkpoint/tensor_index.h"
 
 namespace sok {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kOwnSuffix[] = ".sok";
-// What a name of a file has between the prefix and the table. A quoted name does not have it, so its last
-// occurrence in a file's name is where the prefix ends.
-constexpr char kBeforeTable[] = ".sok-";
-// The longest name of a file that file systems take, and the part of it for what follows a table's name.
-constexpr size_t kMaxFileName = 255;
-constexpr size_t kMaxTail = 80;
 constexpr size_t kIdDigits = 16;
 constexpr char kHex[] = "0123456789abcdef";
 
+std::string OfSave(const std::string& prefix, const std::string& id) { return prefix + ".sok-" + id; }
+
+bool StartsWith(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
 bool IsId(const std::string& text) {
   return text.size() == kIdDigits && text.find_first_not_of(kHex) == std::string::npos;
 }
 
-std::string HexOf(uint64_t value) {
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += kHex[value >> shift & 15];
-  return text;
+// The number of data files in the name of one of the prefix whose last component is `base`; 0 for other
+// names.
+int ShardsIn(const std::string& name, const std::string& base) {
+  const std::string start = base + ".data-";
+  if (!StartsWith(name, start)) return 0;
+  int shard = 0;
+  int shards = 0;
+  if (std::sscanf(name.c_str() + start.size(), "%9d-of-%9d", &shard, &shards) != 2) return 0;
+  return shards > 0 && name == DataPath(base, shard, shards) ? shards : 0;
 }
 
-bool IsUnreserved(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
-         c == '-' || c == '~';
+// Adds the number of data files of the index at `path` to *kept; returns whether it is known if there is one.
+Status AddShards(Files& files, const std::string& path, std::set<int>* kept) {
+  std::string bytes;
+  const Status read = ReadWholeFile(files, path, kMaxIndexBytes, &bytes);
+  if (read.code() == StatusCode::kNotFound) return OkStatus();
+  SOK_RETURN_IF_ERROR(read);
+  const auto index = ParseTensorIndex(bytes, path);
+  SOK_RETURN_IF_ERROR(index.status());
+  kept->insert(index.value().shards);
+  return OkStatus();
 }
 
-// The path of a file beside TensorFlow's files: the table's last slash, and those in `file`, are replaced.
-std::string FlatFile(const std::string& table, const std::string& file) {
-  std::string path = table;
-  const size_t slash = path.rfind('/');
-  if (slash != std::string::npos) path[slash] = '-';
-  std::string name = file;
-  std::replace(name.begin(), name.end(), '/', '.');
-  return path + "." + name;
+// Whether the name is one of a save's files, of which only the id is known.
+bool IsOfSave(const std::string& name, const std::string& base) {
+  const std::string start = base + ".sok-";
+  return StartsWith(name, start) && name.size() > start.size() + kIdDigits &&
+         IsId(name.substr(start.size(), kIdDigits)) && name[start.size() + kIdDigits] == '.';
 }
 
-// Whether there is a folder at the table's path, or something else that must be reported.
-bool IsInFolder(Files& files, const std::string& table) {
-  if (files.IsFolder(table)) return true;
+// Removes a file, or a folder of files, which a Saver with `sharded` makes for its parts.
+Status RemoveFileOrFolder(Files& files, const std::string& path) {
+  const Status removed = files.Remove(path);
   std::vector<std::string> names;
-  return files.List(table, &names).code() == StatusCode::kFailedPrecondition;
-}
-
-// The length to which a table's quoted name is cut, for a prefix whose last component is `base`.
-size_t LongestName(const std::string& base) {
-  const size_t taken = base.size() + sizeof(kBeforeTable) + kIdDigits + kMaxTail;
-  const size_t least = kIdDigits + 1;
-  return taken + least > kMaxFileName ? least : std::min<size_t>(kMaxFileName - taken, 150);
-}
-
-fs::path FolderOf(const std::string& prefix) {
-  const fs::path folder = fs::path(prefix).parent_path();
-  return folder.empty() ? fs::path(".") : folder;
+  if (removed.code() != StatusCode::kFailedPrecondition || !files.List(path, &names).ok()) return removed;
+  for (const std::string& name : names) SOK_RETURN_IF_ERROR(files.Remove(path + "/" + name));
+  return files.Remove(path);
 }
 
 }  // namespace
 
-std::string QuotedName(const std::string& name, size_t limit) {
-  std::string quoted;
-  for (const char c : name) {
-    if (IsUnreserved(c)) {
-      quoted += c;
-    } else {
-      const unsigned char byte = static_cast<unsigned char>(c);
-      quoted += '%';
-      quoted += "0123456789ABCDEF"[byte >> 4];
-      quoted += "0123456789ABCDEF"[byte & 15];
-    }
-  }
-  for (size_t at = quoted.find(kBeforeTable); at != std::string::npos; at = quoted.find(kBeforeTable)) {
-    quoted.replace(at, 1, "%2E");
-  }
-  if (quoted.size() <= limit) return quoted;
-  const std::string hash = HexOf(Fingerprint64(name));
-  return quoted.substr(0, limit - 1 - hash.size()) + "~" + hash;
-}
-
-StatusOr<SavePaths> SavePaths::Of(const std::string& prefix, const std::string& table,
-                                  const std::string& id) {
+Status CheckSave(const std::string& prefix, const std::string& id) {
   SOK_RETURN_IF_ERROR(CheckPath(prefix));
-  const std::string base = fs::path(prefix).filename().string();
-  if (base.empty()) return InvalidArgument("'", prefix, "' is not a prefix of a checkpoint");
+  if (prefix.empty() || prefix.back() == '/') {
+    return InvalidArgument("'", prefix, "' is not a prefix of a checkpoint");
+  }
   if (!IsId(id)) return InvalidArgument("'", id, "' is not an id of a checkpoint, which has 16 hex digits");
-  SavePaths paths;
-  paths.directory = FolderOf(prefix).string();
-  paths.relative = base + kOwnSuffix + "/" + QuotedName(table, LongestName(base)) + "-" + id;
-  paths.table = paths.directory + "/" + paths.relative;
-  return paths;
+  return OkStatus();
 }
 
-std::string TableFile(Files& files, const std::string& table, const std::string& file) {
-  return IsInFolder(files, table) ? table + "/" + file : FlatFile(table, file);
+std::string PlanPath(const std::string& prefix, const std::string& id) {
+  return OfSave(prefix, id) + ".plan";
+}
+std::string NewIndexPath(const std::string& prefix, const std::string& id) {
+  return OfSave(prefix, id) + ".new-index";
+}
+std::string ReplacedIndexPath(const std::string& prefix, const std::string& id) {
+  return OfSave(prefix, id) + ".replaced-index";
+}
+std::string PartPrefix(const std::string& prefix, const std::string& id, int rank) {
+  return StrCat(OfSave(prefix, id), ".part-", rank);
+}
+std::string OthersPrefix(const std::string& prefix, const std::string& id) {
+  return OfSave(prefix, id) + ".others";
 }
 
-bool IsTable(Files& files, const std::string& table) {
-  return files.IsFolder(table) || files.Open(FlatFile(table, kManifestName)).ok();
+int UnusedShards(const std::vector<std::string>& names, const std::string& prefix, int files) {
+  const std::string base = fs::path(prefix).filename().string();
+  std::set<int> used;
+  for (const std::string& name : names) used.insert(ShardsIn(name, base));
+  while (used.count(files) != 0) ++files;
+  return files;
 }
 
-void RemoveTableFiles(Files& files, const std::string& table) {
-  const std::string first = FlatFile(table, "");
-  Status ignored = files.Remove(FlatFile(table, kManifestName));
-  const std::string directory = FolderOf(first).string();
+Status RemoveLeftovers(Files& files, const std::string& prefix) {
+  const std::string folder = FolderOf(prefix);
+  const std::string base = fs::path(prefix).filename().string();
   std::vector<std::string> names;
-  if (!files.List(directory, &names).ok()) return;
-  const std::string start = fs::path(first).filename().string();
+  SOK_RETURN_IF_ERROR(files.List(folder, &names));
+  std::set<int> kept;
+  SOK_RETURN_IF_ERROR(AddShards(files, IndexPath(prefix), &kept));
+  const bool has_index = !kept.empty();
+  SOK_RETURN_IF_ERROR(AddShards(files, RetiredIndexPath(prefix), &kept));
+  Status first_error;
   for (const std::string& name : names) {
-    if (name.compare(0, start.size(), start) == 0) ignored = files.Remove(directory + "/" + name);
+    const int shards = ShardsIn(name, base);
+    const bool is_left = (shards > 0 && kept.count(shards) == 0) || IsOfSave(name, base) ||
+                         (!has_index && name == base + ".meta");
+    if (!is_left) continue;
+    const Status removed = RemoveFileOrFolder(files, folder + "/" + name);
+    if (first_error.ok() && removed.code() != StatusCode::kNotFound) first_error = removed;
   }
-  static_cast<void>(ignored);
+  return first_error;
 }
 
-std::string EncodeReference(const Reference& reference) {
-  nlohmann::ordered_json json;
-  json["folder"] = reference.folder;
-  json["manifest_crc32"] = reference.manifest_crc32;
-  json["steps"] = reference.steps;
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+Status RemoveRetired(Files& files, const std::string& prefix) {
+  const Status removed = files.Remove(RetiredIndexPath(prefix));
+  if (removed.code() != StatusCode::kNotFound) SOK_RETURN_IF_ERROR(removed);
+  return RemoveLeftovers(files, prefix);
 }
 
-StatusOr<Reference> ParseReference(const std::string& text, const std::string& prefix) {
-  JsonReader reader(prefix);
-  const nlohmann::json json = reader.Parse(text);
-  Reference reference;
-  reference.folder = reader.String(json, "folder");
-  reference.manifest_crc32 = reader.Uint32(json, "manifest_crc32");
-  reference.steps = reader.Int(json, "steps", 0);
-  const Status path = CheckPath(reference.folder);
-  if (!path.ok()) reader.Fail("refers to an invalid folder: ", path.message());
-  if (reference.folder.empty() || reference.folder[0] == '/') {
-    reader.Fail("refers to '", reference.folder, "', which is not relative to its folder");
+Status RemoveCheckpoint(Files& files, const std::string& prefix, bool needed) {
+  if (!needed) {
+    const Status removed = files.Remove(IndexPath(prefix));
+    if (removed.code() != StatusCode::kNotFound) SOK_RETURN_IF_ERROR(removed);
+    return RemoveRetired(files, prefix);
   }
-  if (!reader.ok()) {
-    return DataLoss("The reference to a table's checkpoint is damaged: ", reader.status().message());
+  const auto checkpoint = SavedCheckpoint::Open(files, prefix);
+  SOK_RETURN_IF_ERROR(checkpoint.status());
+  const auto used = checkpoint.value()->ShardsOfTables();
+  SOK_RETURN_IF_ERROR(used.status());
+  SOK_RETURN_IF_ERROR(files.Rename(IndexPath(prefix), RetiredIndexPath(prefix)));
+  SOK_RETURN_IF_ERROR(files.SyncFolder(FolderOf(prefix)));
+  Status first_error;
+  for (int shard = 0; shard < checkpoint.value()->index().shards; ++shard) {
+    if (used.value().count(shard) != 0) continue;
+    const Status removed = files.Remove(checkpoint.value()->DataFile(shard));
+    if (first_error.ok() && removed.code() != StatusCode::kNotFound) first_error = removed;
   }
-  return reference;
+  SOK_RETURN_IF_ERROR(first_error);
+  return RemoveLeftovers(files, prefix);
 }
 
-StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, const std::string& folder) {
-  SOK_RETURN_IF_ERROR(CheckPath(prefix));
-  SOK_RETURN_IF_ERROR(CheckPath(folder));
-  fs::path stored = folder;
-  if (!stored.has_filename()) stored = stored.parent_path();
-  const fs::path near =
-      FolderOf(prefix) / (fs::path(prefix).filename().string() + kOwnSuffix) / stored.filename();
-  const fs::path as_stored = FolderOf(prefix) / stored;
-  for (const fs::path& candidate : {near, as_stored}) {
-    const std::string path = AbsolutePath(candidate.string());
-    if (files.IsFolder(path)) return path;
-    std::vector<std::string> names;
-    Status listed = files.List(path, &names);
-    if (listed.code() == StatusCode::kFailedPrecondition) return listed;
-    const Status opened = files.Open(FlatFile(path, kManifestName)).status();
-    if (opened.ok()) return path;
-    if (opened.code() != StatusCode::kNotFound) return opened;
+Status KeepCheckpoint(Files& files, const std::string& prefix) {
+  const auto checkpoint = SavedCheckpoint::Open(files, prefix);
+  SOK_RETURN_IF_ERROR(checkpoint.status());
+  TensorIndex index = checkpoint.value()->index();
+  if (index.entries.erase(kCountedByEntry) == 0) return OkStatus();
+  const auto facts = checkpoint.value()->ReadFacts();
+  SOK_RETURN_IF_ERROR(facts.status());
+  SOK_RETURN_IF_ERROR(CheckSave(prefix, facts.value().id));
+  const std::string new_index = NewIndexPath(prefix, facts.value().id);
+  Status status = WriteWholeFile(files, new_index, EncodeTensorIndex(index));
+  if (status.ok()) status = files.Rename(new_index, IndexPath(prefix));
+  if (!status.ok()) {
+    static_cast<void>(files.Remove(new_index).ok());
+    return status;
   }
-  return NotFound("There is no file '", FlatFile(AbsolutePath(near.string()), kManifestName), "', nor '",
-                  FlatFile(AbsolutePath(as_stored.string()), kManifestName), "': the checkpoint '", prefix,
-                  "' needs one of them, or a folder of an earlier version of the format");
+  return files.SyncFolder(FolderOf(prefix));
 }
 
 std::string AbsolutePath(const std::string& path) {

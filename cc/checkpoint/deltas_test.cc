@@ -9,6 +9,7 @@
 
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/testing/memory_saves.h"
+#include "cc/checkpoint/testing/table_files.h"
 #include "cc/optimizers/testing/rule_cases.h"
 
 namespace sok {
@@ -35,11 +36,10 @@ TEST_F(DeltasTest, AChainHasOneNameForItsTable) {
   int n = 0;
   const auto save_as = [&](const std::string& name) {
     EXPECT_TRUE(TrainOnSome(tables, "sgd", {0.1f}, SomeKeys(), 0.2, &random).ok());
-    SaveRequest request = Request(++n, true);
-    request.name = name;
-    const std::string reference = MustSave(tables, request);
+    const SaveRequest request = Request(++n, true);
+    const std::string reference = MustSave(tables, request, name);
     EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 2)) == StateOf(tables)) << n;
-    return IsDelta(request);
+    return IsDelta(request, reference);
   };
   EXPECT_FALSE(save_as(""));
   EXPECT_TRUE(save_as("scope/items"));
@@ -59,7 +59,7 @@ TEST_F(DeltasTest, AChainRestoresWeightsAndSlotsAndTrainingContinues) {
         options.eviction.kind = Eviction::Kind::kGlobalStep;
         options.eviction.steps_to_live = 6;
       }
-      RemoveTree(files_, "/ckpt");
+      files_.RemoveAll();
       std::mt19937_64 random(13);
       const Tables tables = MakeTables(options, 2);
       for (int n = 1; n <= (EngineOfTests().is_slow ? 3 : 5); ++n) {
@@ -138,13 +138,44 @@ TEST_F(DeltasTest, ADeltaNeedsItsBase) {
   MustSave(tables, Request(1, true));
   const std::string reference = MustSave(tables, Request(2, true));
   EXPECT_TRUE(IsDelta(Request(2)));
-  RemoveTableFiles(files_, "/ckpt/model.ckpt-1.sok/scope%2Fitems-" + Request(1).id);
+  RemoveCheckpoint(files_, Request(1).prefix);
   const auto lost = Restore(Request(2).prefix, reference, Options(), 1, Parts());
   EXPECT_EQ(lost.status().code(), StatusCode::kNotFound) << lost.status().message();
   const SaveRequest request = Request(3, true);
   const std::string full = MustSave(tables, request);
   EXPECT_FALSE(IsDelta(request)) << "there is nothing to build on";
   EXPECT_TRUE(StateOf(MustRestore(request, full, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(DeltasTest, ABaseThatTensorFlowRemovedServesOnlyDeltas) {
+  std::mt19937_64 random(15);
+  const Tables tables = MakeTables(Options(), 1);
+  std::string name;
+  for (int n = 1; n <= 3; ++n) {
+    ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {n}, &random).ok());
+    name = MustSave(tables, Request(n, true));
+    EXPECT_EQ(IsDelta(Request(n)), n > 1);
+    ASSERT_TRUE(files_.Rename(IndexPath(Request(n).prefix), RetiredIndexPath(Request(n).prefix)).ok());
+    EXPECT_EQ(Restore(Request(n).prefix, name, Options(), 1, Parts()).status().code(), StatusCode::kNotFound);
+  }
+  ASSERT_TRUE(files_.Rename(RetiredIndexPath(Request(3).prefix), IndexPath(Request(3).prefix)).ok());
+  EXPECT_TRUE(StateOf(MustRestore(Request(3), name, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(DeltasTest, ABaseThatWasSavedAgainStillServesItsDeltas) {
+  std::mt19937_64 random(15);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2}, &random).ok());
+  MustSave(tables, Request(1, true));
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {2}, &random).ok());
+  const std::string name = MustSave(tables, Request(2, true));
+  const TableState state = StateOf(tables);
+  SaveRequest again = Request(1);
+  again.id = SaveId(7);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {3}, &random).ok());
+  MustSave(tables, again);
+  EXPECT_TRUE(StateOf(MustRestore(Request(2), name, Options(), 1)) == state);
+  EXPECT_TRUE(StateOf(MustRestore(again, name, Options(), 1)) == StateOf(tables));
 }
 
 TEST_F(DeltasTest, AfterAFailureTheNextIsFull) {
@@ -161,7 +192,7 @@ TEST_F(DeltasTest, AfterAFailureTheNextIsFull) {
   request = Request(3, true);
   ASSERT_TRUE(Begin(tables[0].get(), request).ok());
   ASSERT_TRUE(Write(tables[0].get(), request).ok());
-  ASSERT_TRUE(PublishTableCheckpoint(tables[0]->options(), request).ok());
+  ASSERT_TRUE(CommitCheckpoint(request, 1, /*with_others=*/false).ok());
   EXPECT_TRUE(End(tables[0].get(), request, false).ok());
   MustSave(tables, Request(4, true));
   EXPECT_FALSE(IsDelta(Request(4)));
@@ -176,7 +207,7 @@ TEST_F(DeltasTest, ARankThatMissedACheckpointDoesNotAddToItsChain) {
   const SaveRequest missed = Request(2, true);
   for (const auto& table : tables) ASSERT_TRUE(Begin(table.get(), missed).ok());
   for (const auto& table : tables) ASSERT_TRUE(Write(table.get(), missed).ok());
-  ASSERT_TRUE(PublishTableCheckpoint(tables[0]->options(), missed).ok());
+  ASSERT_TRUE(CommitCheckpoint(missed, 2, /*with_others=*/false).ok());
   ASSERT_TRUE(End(tables[0].get(), missed, true).ok());
   const SaveRequest next = Request(3, true);
   for (const auto& table : tables) ASSERT_TRUE(Begin(table.get(), next).ok());
@@ -228,15 +259,14 @@ TEST_F(DeltasTest, ACompactedChainIsAFullCheckpoint) {
     MustSave(tables, Request(n, true));
   }
   const SaveRequest request = Request(9);
-  const auto compacted = Compact("/ckpt/model.ckpt-3.sok/scope%2Fitems-" + SaveId(3), request);
-  ASSERT_TRUE(compacted.ok()) << compacted.status().message();
+  const Status compacted = Compact(Request(3).prefix, request);
+  ASSERT_TRUE(compacted.ok()) << compacted.message();
   EXPECT_FALSE(IsDelta(request));
-  for (int n = 1; n <= 3; ++n)
-    RemoveTableFiles(files_, Request(n).prefix + ".sok/scope%2Fitems-" + SaveId(n));
+  for (int n = 1; n <= 3; ++n) RemoveCheckpoint(files_, Request(n).prefix);
   for (const auto& table : tables) {
     WhileHeld(table.get(), [](HeldTable* held) { return held->SettleOptimizer(); });
   }
-  EXPECT_TRUE(StateOf(MustRestore(request, compacted.value(), options, 3)) == StateOf(tables));
+  EXPECT_TRUE(StateOf(MustRestore(request, Options().name, options, 3)) == StateOf(tables));
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ nlohmann::ordered_json FloatJson(float value) {
 }
 
 std::string JsonText(const nlohmann::ordered_json& value) {
-  return value.dump(1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace sok

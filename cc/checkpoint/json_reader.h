@@ -61,7 +61,7 @@ class JsonReader {
 nlohmann::ordered_json FloatJson(float value);
 nlohmann::ordered_json DoubleJson(double value);
 
-// Text with an indentation of 1; bytes that are not UTF-8 are replaced.
+// Text on one line; bytes that are not UTF-8 are replaced.
 std::string JsonText(const nlohmann::ordered_json& value);
 
 }  // namespace sok

@@ -1,7 +1,5 @@
 #include "cc/checkpoint/manifest.h"
 
-#include <cstdio>
-
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/table/bloom_filter.h"
 
@@ -10,37 +8,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kFormat[] = "sparse-operation-kit checkpoint";
-// The version for rows that are placed by key, the one for other placements (see "placement"), the one for
-// tables with DeepRec's initial rows or its older admission, the one for Bloom filters in blocks, and the one
-// for initial rows that are given.
-constexpr int kVersionByKey = 1;
-constexpr int kVersionPlaced = 2;
-constexpr int kVersionDeepRec = 3;
-constexpr int kVersionBlocks = 4;
-constexpr int kVersionGivenRows = 5;
-// The checksum of a manifest covers the text before the last occurrence of this member.
-constexpr char kChecksumMember[] = "\"crc32\"";
-
-// Compares the checksum at the end of a manifest with the text before it.
-void CheckChecksum(JsonReader* reader, const std::string& bytes) {
-  const size_t at = bytes.rfind(kChecksumMember);
-  if (at == std::string::npos) return reader->Fail("has no checksum");
-  const std::string end = StrCat(kChecksumMember, ": ", Crc32(std::string_view(bytes).substr(0, at)), "\n}");
-  if (bytes.compare(at, std::string::npos, end) != 0) {
-    reader->Fail("is damaged: its checksum does not match");
-  }
-}
-
-void ReadShards(JsonReader* reader, const Json& json, Manifest* manifest) {
-  const Json& shards = reader->Array(json, "shards");
-  if (shards.empty() || shards.size() > 99999) reader->Fail("has ", shards.size(), " shards");
-  for (const Json& entry : shards) {
-    if (!reader->ok()) return;
-    manifest->shards.push_back(ReadShard(reader, entry, static_cast<int>(manifest->shards.size())));
-  }
-  manifest->table.options.ranks = static_cast<int>(manifest->shards.size());
-}
+// The beginning of a table's text, by which it is told from other strings of a checkpoint.
+constexpr char kFormatOfTable[] = "sparse-operation-kit table";
+constexpr int kVersionOfTable = 1;
+constexpr int64_t kMaxShards = 99999;
 
 // Checks the names, types and shapes of a shard's arrays.
 class ShardCheck {
@@ -60,7 +31,7 @@ class ShardCheck {
       }
     }
     if (table.admission.kind == Admission::Kind::kCounter) {
-      const int64_t waiting = Has("waiting_keys") ? shard_.arrays.at("waiting_keys").type.shape[0] : 0;
+      const int64_t waiting = Has("waiting_keys") ? shard_.arrays.at("waiting_keys").array.type.shape[0] : 0;
       for (const char* name : {"waiting_keys", "waiting_counts", "waiting_last_step"}) {
         Need(name, "<i8", {waiting});
       }
@@ -84,19 +55,19 @@ class ShardCheck {
     if (array == shard_.arrays.end()) return reader_->Fail("lacks the array \"", name, "\" of a shard");
     --left_;
     const ArrayType wanted{dtype, shape};
-    if (array->second.type != wanted) {
-      reader_->Fail("has ", Describe(array->second.type), " in ", array->second.file, ", not ",
+    if (array->second.array.type != wanted) {
+      reader_->Fail("has ", Describe(array->second.array.type), " in the array \"", name, "\", not ",
                     Describe(wanted));
     }
   }
   // An array of any length.
   void MayHave(const std::string& name, const std::string& dtype) {
-    if (Has(name)) Need(name, dtype, {shard_.arrays.at(name).type.shape[0]});
+    if (Has(name)) Need(name, dtype, {shard_.arrays.at(name).array.type.shape[0]});
   }
   void CheckCounters(int bits) {
     const int64_t counters = manifest_.table.counters;
     if (!manifest_.table.counters_in_blocks) return Need("bloom_counters", CounterDtype(bits), {counters});
-    const int64_t count = Has("bloom_blocks") ? shard_.arrays.at("bloom_blocks").type.shape[0] : 0;
+    const int64_t count = Has("bloom_blocks") ? shard_.arrays.at("bloom_blocks").array.type.shape[0] : 0;
     Need("bloom_blocks", "<i8", {count});
     Need("bloom_counters", CounterDtype(bits), {count, BloomShape::CountersPerBlock(bits)});
   }
@@ -110,7 +81,7 @@ class ShardCheck {
     if (IsFirst()) Need("alphas", "<f4", {steps});
   }
   void CheckDelta() {
-    Need("deleted", "<i8", {Has("deleted") ? shard_.arrays.at("deleted").type.shape[0] : 0});
+    Need("deleted", "<i8", {Has("deleted") ? shard_.arrays.at("deleted").array.type.shape[0] : 0});
     if (manifest_.table.options.admission.kind == Admission::Kind::kCounter)
       MayHave("waiting_deleted", "<i8");
   }
@@ -127,20 +98,15 @@ int64_t StaticRowsOf(const TableOptions& table, int shard) {
   return table.placement.RowsOn(shard, table.ranks, table.capacity).count;
 }
 
-int VersionOf(const SavedTable& table) {
-  const TableOptions& options = table.options;
-  if (options.initializer.kind == InitializerKind::kGiven) return kVersionGivenRows;
-  if (table.counters_in_blocks) return kVersionBlocks;
-  if (options.initializer.rows > 0 || options.admission.before_lookup) return kVersionDeepRec;
-  return options.placement.is_by_key() ? kVersionByKey : kVersionPlaced;
-}
-
 void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
   int64_t rows = 0;
   const TableOptions& table = manifest.table.options;
   const Status placement = table.placement.Check(table.ranks);
   if (!placement.ok()) return reader->Fail("has a ", placement.message());
   for (const SavedShard& shard : manifest.shards) {
+    if (shard.steps != manifest.steps) {
+      return reader->Fail("has a shard of step ", shard.steps, " beside one of step ", manifest.steps);
+    }
     const int64_t static_rows = StaticRowsOf(table, static_cast<int>(&shard - manifest.shards.data()));
     if (!table.use_hashtable && shard.table_rows != static_rows) {
       return reader->Fail("has ", shard.table_rows, " rows, not ", static_rows,
@@ -150,9 +116,6 @@ void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
         (!manifest.delta && shard.rows != shard.table_rows)) {
       return reader->Fail("has ", shard.rows, " rows in a shard whose table has ", shard.table_rows);
     }
-  }
-  if (rows != manifest.rows) {
-    return reader->Fail("has shards of ", rows, " rows for a table of ", manifest.rows);
   }
   if (manifest.delta == manifest.chain.empty()) {
     return reader->Fail("is a ", manifest.delta ? "delta" : "full checkpoint", " with a chain of ",
@@ -174,70 +137,78 @@ std::string CounterDtype(int counter_bits) {
   return StrCat(counter_bits == 8 ? "|u" : "<u", counter_bits / 8);
 }
 
-std::string ShardFolder(int shard) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "shard-%05d", shard);
-  return text;
+std::string ShardEntry(const std::string& table, int shard) { return StrCat(table, "#", shard); }
+std::string ArrayEntry(const std::string& table, int shard, const std::string& array) {
+  return StrCat(table, "#", shard, "/", array);
 }
 
-std::string ArrayPath(int shard, const std::string& array) {
-  return ShardFolder(shard) + "/" + array + ".npy";
+int64_t Manifest::rows() const {
+  int64_t rows = 0;
+  for (const SavedShard& shard : shards) rows += shard.table_rows;
+  return rows;
 }
 
-std::string EncodeManifest(const Manifest& manifest) {
+std::string EncodeTable(const Manifest& manifest) {
   nlohmann::ordered_json json;
-  json["format"] = kFormat;
-  json["version"] = VersionOf(manifest.table);
+  json["format"] = kFormatOfTable;
+  json["version"] = kVersionOfTable;
   json["kind"] = manifest.delta ? "delta" : "full";
   json["table"] = TableJson(manifest.table);
   json["steps"] = manifest.steps;
   json["uses"] = manifest.uses;
-  json["rows"] = manifest.rows;
   json["optimizer"] = OptimizerJson(manifest.optimizer);
   json["chain"] = ChainJson(manifest.chain);
   json["block_bytes"] = kBlockBytes;
-  json["shards"] = nlohmann::ordered_json::array();
-  for (const SavedShard& shard : manifest.shards) json["shards"].push_back(ShardJson(shard));
-  json["crc32"] = 0;
-  std::string text = JsonText(json);
-  text.resize(text.rfind(kChecksumMember));
-  return text + StrCat(kChecksumMember, ": ", Crc32(text), "\n}");
+  json["shards"] = manifest.table.options.ranks;
+  return JsonText(json);
 }
 
-StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& path) {
-  JsonReader reader(path);
-  CheckChecksum(&reader, bytes);
+std::string EncodeShard(const SavedShard& shard) { return JsonText(ShardJson(shard)); }
+
+bool IsTable(std::string_view text) {
+  const std::string start = StrCat("{\"format\":\"", kFormatOfTable, "\"");
+  return text.substr(0, start.size()) == start;
+}
+
+Status ManifestReader::ReadTable(const std::string& text, const std::string& name, int* shards) {
+  JsonReader reader(path_);
+  const Json json = reader.Parse(text);
   if (!reader.ok()) return reader.status();
-  const Json json = reader.Parse(bytes);
-  if (!reader.ok()) return reader.status();
-  if (reader.String(json, "format") != kFormat) reader.Fail("is not a manifest of a checkpoint");
+  if (reader.String(json, "format") != kFormatOfTable) reader.Fail("is not a table of a checkpoint");
   const int64_t version = reader.Int(json, "version", 0);
-  if (version < kVersionByKey || version > kVersionGivenRows) {
-    reader.Fail("has format version ", version, "; this library reads versions ", kVersionByKey, " to ",
-                kVersionGivenRows);
+  if (version != kVersionOfTable) {
+    reader.Fail("has format version ", version, "; this library reads version ", kVersionOfTable);
   }
-  Manifest manifest;
   const std::string kind = reader.String(json, "kind");
   if (kind != "full" && kind != "delta") reader.Fail("has an unknown \"kind\": \"", kind, "\"");
-  manifest.delta = kind == "delta";
-  manifest.table = ReadTable(&reader, reader.Object(json, "table"));
-  if (reader.ok() && version != VersionOf(manifest.table)) {
-    reader.Fail("is of version ", version, ", but a table with the placement \"",
-                manifest.table.options.placement.Text(), "\", ", manifest.table.options.initializer.rows,
-                " shared initial rows, before_lookup ", manifest.table.options.admission.before_lookup,
-                " and in_blocks ", manifest.table.counters_in_blocks, " is of version ",
-                VersionOf(manifest.table));
+  manifest_.delta = kind == "delta";
+  manifest_.table = ::sok::ReadTable(&reader, reader.Object(json, "table"));
+  if (manifest_.table.options.name != name) {
+    reader.Fail("is of the table '", manifest_.table.options.name, "', not of '", name, "'");
   }
-  manifest.steps = reader.Int(json, "steps", 0);
-  manifest.uses = reader.Int(json, "uses", 0);
-  manifest.rows = reader.Int(json, "rows", 0);
-  manifest.optimizer = ReadOptimizer(&reader, reader.Member(json, "optimizer"));
-  manifest.chain = ReadChain(&reader, reader.Member(json, "chain"));
+  manifest_.steps = reader.Int(json, "steps", 0, kMaxCount);
+  manifest_.uses = reader.Int(json, "uses", 0, kMaxCount);
+  manifest_.optimizer = ReadOptimizer(&reader, reader.Member(json, "optimizer"));
+  manifest_.chain = ReadChain(&reader, reader.Member(json, "chain"));
   reader.Int(json, "block_bytes", kBlockBytes, kBlockBytes);
-  ReadShards(&reader, json, &manifest);
-  if (reader.ok()) CheckConsistency(&reader, manifest);
+  *shards = static_cast<int>(reader.Int(json, "shards", 1, kMaxShards));
+  return reader.status();
+}
+
+Status ManifestReader::AddShard(const std::string& text) {
+  JsonReader reader(path_);
+  const Json json = reader.Parse(text);
   if (!reader.ok()) return reader.status();
-  return manifest;
+  manifest_.shards.push_back(ReadShard(&reader, json));
+  return reader.status();
+}
+
+StatusOr<Manifest> ManifestReader::Finish() {
+  JsonReader reader(path_);
+  manifest_.table.options.ranks = static_cast<int>(manifest_.shards.size());
+  CheckConsistency(&reader, manifest_);
+  if (!reader.ok()) return reader.status();
+  return std::move(manifest_);
 }
 
 }  // namespace sok

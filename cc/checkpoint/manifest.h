@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,43 +51,65 @@ struct SavedOptimizer {
 struct SavedShard {
   int64_t rows = 0;        // in its arrays
   int64_t table_rows = 0;  // of the rank's table; in a delta it may exceed `rows`
-  std::map<std::string, ArrayFile> arrays;
+  int64_t steps = 0;       // of the rank's table, the same on all ranks
+  std::map<std::string, PlacedArray> arrays;
 };
 
 // Another checkpoint of a chain.
 struct ChainLink {
-  std::string path;    // the table's path in it, relative to that in the checkpoint with this link
-  uint32_t crc32 = 0;  // of its whole manifest
+  std::string prefix;  // relative to the folder of the checkpoint with this link
+  std::string id;      // of the save
 };
 
-// manifest.json; see docs/checkpoint-format.md.
+// A table of a checkpoint; see docs/checkpoint-format.md.
 struct Manifest {
   bool delta = false;
   SavedTable table;
   int64_t steps = 0;  // of the table's clock, as are `uses`: see TableClock
   int64_t uses = 0;
-  int64_t rows = 0;  // of the table, over all shards
   std::optional<SavedOptimizer> optimizer;
   std::vector<ChainLink> chain;  // the checkpoints below a delta, the full one first; empty for a full one
   std::vector<SavedShard> shards;
+
+  // Of the table, over all shards.
+  int64_t rows() const;
 };
 
-constexpr char kManifestName[] = "manifest.json";
-// A manifest takes about 18 bytes for each MiB of the checkpoint.
-constexpr int64_t kMaxManifestBytes = int64_t{1} << 28;
+// Steps and uses have to stay below their type's maximum while training goes on.
+constexpr int64_t kMaxCount = int64_t{1} << 62;
+// An array with some checksums takes as much text.
+constexpr int64_t kMaxEntryBytes = int64_t{1} << 28;
 
 // The dtype of a Bloom filter's counters.
 std::string CounterDtype(int counter_bits);
-// "shard-00003"
-std::string ShardFolder(int shard);
-// "shard-00003/keys.npy"
-std::string ArrayPath(int shard, const std::string& array);
 
-std::string EncodeManifest(const Manifest& manifest);
-// Reads what EncodeManifest writes. DataLoss, which names `path` and the reason, unless `bytes` are a
-// complete and consistent manifest of a known version. Reasons include a wrong checksum, members of the wrong
-// type, sizes that overflow or are inconsistent, missing or unknown arrays, and paths outside the checkpoint.
-StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& path);
+// The entries of the table `name` in a checkpoint: its own, that of a shard, and that of a shard's array.
+std::string ShardEntry(const std::string& table, int shard);                            // "items#3"
+std::string ArrayEntry(const std::string& table, int shard, const std::string& array);  // "items#3/keys"
+
+// The texts of a table's own entry, and of a shard's.
+std::string EncodeTable(const Manifest& manifest);
+std::string EncodeShard(const SavedShard& shard);
+// Whether a text of an entry is one of EncodeTable.
+bool IsTable(std::string_view text);
+
+// Reads what EncodeTable and EncodeShard write; the result has no places of arrays. DataLoss, which names
+// `path` and the reason, unless the texts are a complete and consistent table of this version of the format.
+// Reasons include members of the wrong type, sizes that overflow or are inconsistent, and missing or unknown
+// arrays.
+class ManifestReader {
+ public:
+  explicit ManifestReader(std::string path) : path_(std::move(path)) {}
+
+  // First the table's own text. *shards is the number of its shards, whose texts are to be added in order.
+  Status ReadTable(const std::string& text, const std::string& name, int* shards);
+  Status AddShard(const std::string& text);
+  StatusOr<Manifest> Finish();
+
+ private:
+  const std::string path_;
+  Manifest manifest_;
+};
 
 }  // namespace sok
 

@@ -31,8 +31,9 @@ constexpr Word<Admission::Kind> kAdmissions[] = {{Admission::Kind::kCounter, "co
 constexpr Word<Eviction::Kind> kEvictions[] = {{Eviction::Kind::kGlobalStep, "global_step"},
                                                {Eviction::Kind::kL2Weight, "l2_weight"}};
 
-// The names of slots are parts of file names.
+// The names of slots, which are parts of names of arrays.
 constexpr char kSlotCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+constexpr char kArrayCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
 
 template <typename Words, typename Enum>
 const char* WordOf(const Words& words, Enum value) {
@@ -119,7 +120,7 @@ Eviction ReadEviction(JsonReader* reader, const Json& json) {
   return eviction;
 }
 
-// Tables whose rows are placed by key have no "placement", so that their manifests are of version 1.
+// Tables whose rows are placed by key have no "placement".
 Placement ReadPlacement(JsonReader* reader, const Json& json) {
   const auto placement = Placement::Parse(reader->String(json, "placement"));
   if (!placement.ok()) {
@@ -157,51 +158,36 @@ Initializer ReadInitializer(JsonReader* reader, const Json& json) {
   return initializer;
 }
 
-OrderedJson ArrayJson(const ArrayFile& array) {
+OrderedJson ArrayJson(const SavedArray& array) {
   OrderedJson json;
-  json["file"] = array.file;
   json["dtype"] = array.type.dtype;
   json["shape"] = array.type.shape;
-  json["bytes"] = array.bytes;
-  json["crc32"] = array.crc32;
+  json["crc32c"] = array.crc32c;
   return json;
 }
 
-ArrayFile ReadArray(JsonReader* reader, const Json& json) {
-  ArrayFile array;
-  array.file = reader->String(json, "file");
+SavedArray ReadArray(JsonReader* reader, const Json& json, const std::string& name) {
+  SavedArray array;
   array.type.dtype = reader->String(json, "dtype");
   for (const Json& size : reader->Array(json, "shape")) {
     array.type.shape.push_back(reader->AsInt(size, "shape", 0, INT64_MAX));
   }
-  array.bytes = reader->Int(json, "bytes", 0);
-  const Json& checksums = reader->Array(json, "crc32");
-  array.crc32.reserve(checksums.size());
+  const Json& checksums = reader->Array(json, "crc32c");
+  array.crc32c.reserve(checksums.size());
   for (const Json& checksum : checksums) {
-    array.crc32.push_back(static_cast<uint32_t>(reader->AsInt(checksum, "crc32", 0, UINT32_MAX)));
+    array.crc32c.push_back(static_cast<uint32_t>(reader->AsInt(checksum, "crc32c", 0, UINT32_MAX)));
+  }
+  if (name.empty() || name.find_first_not_of(kArrayCharacters) != std::string::npos) {
+    reader->Fail("has an array with the unknown name \"", name, "\"");
+  }
+  const int64_t bytes = array.bytes();
+  if (bytes < 0) {
+    reader->Fail("has the array \"", name, "\" of an impossible type: ", Describe(array.type));
+  } else if (static_cast<int64_t>(array.crc32c.size()) != BlocksOf(bytes)) {
+    reader->Fail("has ", array.crc32c.size(), " checksums for the array \"", name, "\", not ",
+                 BlocksOf(bytes));
   }
   return array;
-}
-
-// Checks that the sizes fit together, and that the file has its place in the shard's folder.
-void CheckArrayFacts(JsonReader* reader, const std::string& name, const ArrayFile& array, int shard) {
-  if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != std::string::npos) {
-    return reader->Fail("has an array with the unknown name \"", name, "\"");
-  }
-  if (array.file != ArrayPath(shard, name)) {
-    return reader->Fail("has the file \"", array.file, "\" where ", ArrayPath(shard, name), " belongs");
-  }
-  const int64_t data = DataBytes(array.type);
-  int64_t bytes = 0;
-  if (data < 0 ||
-      __builtin_add_overflow(data, static_cast<int64_t>(EncodeNpyHeader(array.type).size()), &bytes) ||
-      bytes != array.bytes) {
-    return reader->Fail("has ", array.bytes, " bytes for ", array.file, ", an array of ",
-                        Describe(array.type));
-  }
-  if (static_cast<int64_t>(array.crc32.size()) != BlocksOf(array.bytes)) {
-    reader->Fail("has ", array.crc32.size(), " checksums for ", array.file, ", not ", BlocksOf(array.bytes));
-  }
 }
 
 std::optional<SavedOptimizer::History> ReadHistory(JsonReader* reader, const Json& json) {
@@ -211,9 +197,6 @@ std::optional<SavedOptimizer::History> ReadHistory(JsonReader* reader, const Jso
   history.beta2 = reader->Float(json, "beta2");
   history.epsilon = reader->Float(json, "epsilon");
   history.first_step = reader->Int(json, "first_step", 0);
-  if (reader->String(json, "alphas") != ArrayPath(0, "alphas")) {
-    reader->Fail("has \"alphas\" in a file other than ", ArrayPath(0, "alphas"));
-  }
   return history;
 }
 
@@ -283,7 +266,6 @@ OrderedJson OptimizerJson(const std::optional<SavedOptimizer>& optimizer) {
     history["beta2"] = FloatJson(optimizer->history->beta2);
     history["epsilon"] = FloatJson(optimizer->history->epsilon);
     history["first_step"] = optimizer->history->first_step;
-    history["alphas"] = ArrayPath(0, "alphas");
     json["history"] = std::move(history);
   }
   return json;
@@ -294,7 +276,7 @@ std::optional<SavedOptimizer> ReadOptimizer(JsonReader* reader, const Json& json
   SavedOptimizer optimizer;
   optimizer.name = reader->String(json, "name");
   if (optimizer.name.empty()) reader->Fail("has an optimizer without a name");
-  optimizer.steps = reader->Int(json, "steps", 0);
+  optimizer.steps = reader->Int(json, "steps", 0, kMaxCount);
   const Json& hyper = reader->Object(json, "hyper");
   for (auto member = hyper.begin(); reader->ok() && member != hyper.end(); ++member) {
     optimizer.hyper.emplace_back(member.key(), reader->AsFloat(member.value(), member.key()));
@@ -321,8 +303,8 @@ OrderedJson ChainJson(const std::vector<ChainLink>& chain) {
   OrderedJson json = OrderedJson::array();
   for (const ChainLink& link : chain) {
     OrderedJson entry;
-    entry["path"] = link.path;
-    entry["crc32"] = link.crc32;
+    entry["prefix"] = link.prefix;
+    entry["id"] = link.id;
     json.push_back(std::move(entry));
   }
   return json;
@@ -334,10 +316,10 @@ std::vector<ChainLink> ReadChain(JsonReader* reader, const Json& json) {
   for (const Json& entry : json) {
     if (!reader->ok()) return {};
     ChainLink link;
-    link.path = reader->String(entry, "path");
-    link.crc32 = reader->Uint32(entry, "crc32");
-    if (link.path.empty() || link.path[0] == '/' || !CheckPath(link.path).ok()) {
-      reader->Fail("has a \"chain\" with the path \"", link.path,
+    link.prefix = reader->String(entry, "prefix");
+    link.id = reader->String(entry, "id");
+    if (link.prefix.empty() || link.prefix[0] == '/' || !CheckPath(link.prefix).ok()) {
+      reader->Fail("has a \"chain\" with the prefix \"", link.prefix,
                    "\", which is not relative, or not a valid path");
     }
     chain.push_back(std::move(link));
@@ -349,20 +331,20 @@ OrderedJson ShardJson(const SavedShard& shard) {
   OrderedJson json;
   json["rows"] = shard.rows;
   json["table_rows"] = shard.table_rows;
+  json["steps"] = shard.steps;
   json["arrays"] = OrderedJson::object();
-  for (const auto& [name, array] : shard.arrays) json["arrays"][name] = ArrayJson(array);
+  for (const auto& [name, array] : shard.arrays) json["arrays"][name] = ArrayJson(array.array);
   return json;
 }
 
-SavedShard ReadShard(JsonReader* reader, const Json& json, int shard) {
+SavedShard ReadShard(JsonReader* reader, const Json& json) {
   SavedShard result;
   result.rows = reader->Int(json, "rows", 0);
   result.table_rows = reader->Int(json, "table_rows", 0);
+  result.steps = reader->Int(json, "steps", 0);
   const Json& arrays = reader->Object(json, "arrays");
   for (auto entry = arrays.begin(); reader->ok() && entry != arrays.end(); ++entry) {
-    ArrayFile array = ReadArray(reader, entry.value());
-    if (reader->ok()) CheckArrayFacts(reader, entry.key(), array, shard);
-    result.arrays.emplace(entry.key(), std::move(array));
+    result.arrays[entry.key()].array = ReadArray(reader, entry.value(), entry.key());
   }
   return result;
 }

@@ -1,4 +1,4 @@
-// The parts of a manifest as JSON, and back.
+// The parts of a table's texts as JSON, and back.
 #ifndef SOK_CC_CHECKPOINT_MANIFEST_JSON_H_
 #define SOK_CC_CHECKPOINT_MANIFEST_JSON_H_
 
@@ -18,7 +18,7 @@ nlohmann::ordered_json ShardJson(const SavedShard& shard);
 SavedTable ReadTable(JsonReader* reader, const nlohmann::json& json);
 std::optional<SavedOptimizer> ReadOptimizer(JsonReader* reader, const nlohmann::json& json);
 std::vector<ChainLink> ReadChain(JsonReader* reader, const nlohmann::json& json);
-SavedShard ReadShard(JsonReader* reader, const nlohmann::json& json, int shard);
+SavedShard ReadShard(JsonReader* reader, const nlohmann::json& json);
 
 }  // namespace sok
 

@@ -7,6 +7,7 @@
 #include "cc/base/testing/test_ids.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/rewritten_checkpoint.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
@@ -67,17 +68,11 @@ class PlacedTablesTest : public ::testing::Test {
     EXPECT_TRUE(reference.ok()) << reference.status().message();
     return reference.ok() ? reference.value() : "";
   }
-  RestoreParts Parts() {
-    RestoreParts parts;
-    parts.files = &files_;
-    return parts;
+  StatusOr<Tables> RestoreTo(const SaveRequest& request, const TableOptions& options, int ranks) {
+    return Restore(files_, request.prefix, options.name, options, ranks);
   }
-  std::string* ManifestOf(const SaveRequest& request) {
-    for (const auto& [path, bytes] : files_.AllFiles()) {
-      if (path.find(request.id + ".manifest.json") != std::string::npos) return bytes;
-    }
-    ADD_FAILURE() << "no manifest for " << request.prefix;
-    return nullptr;
+  Manifest ManifestOf(const SaveRequest& request) {
+    return SavedCheckpoint::Open(files_, request.prefix).value()->ReadTable("items").value();
   }
 
   // A slow engine takes fewer ways, of as many ranks.
@@ -86,12 +81,11 @@ class PlacedTablesTest : public ::testing::Test {
   }
 
   // Restores a checkpoint to every placement on every number of ranks.
-  void ExpectInEveryPlace(const SaveRequest& request, const std::string& reference, const TableState& state,
-                          bool hashed) {
+  void ExpectInEveryPlace(const SaveRequest& request, const TableState& state, bool hashed) {
     for (const int ranks : Either({1, 2, 3, 4}, {2, 4})) {
       for (const Placement& placement : Placements(ranks)) {
         SCOPED_TRACE(StrCat("to ", placement.Text(), " on ", ranks));
-        auto restored = Restore(request.prefix, reference, Options(placement, ranks, hashed), ranks, Parts());
+        auto restored = RestoreTo(request, Options(placement, ranks, hashed), ranks);
         ASSERT_TRUE(restored.ok()) << restored.status().message();
         EXPECT_TRUE(StateOf(restored.value()) == state);
         for (const auto& table : restored.value()) {
@@ -119,8 +113,8 @@ class PlacedTablesTest : public ::testing::Test {
           ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, keys, 0.5, &random).ok());
         }
         const SaveRequest full = Request(++save, /*delta=*/true);
-        const std::string full_reference = MustSave(tables, full);
-        ExpectInEveryPlace(full, full_reference, StateOf(tables), hashed);
+        MustSave(tables, full);
+        ExpectInEveryPlace(full, StateOf(tables), hashed);
 
         for (int t = 0; t < 3; ++t) {
           ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, keys, 0.2, &random).ok());
@@ -131,9 +125,9 @@ class PlacedTablesTest : public ::testing::Test {
           }
         }
         const SaveRequest delta = Request(++save, /*delta=*/true);
-        const std::string delta_reference = MustSave(tables, delta);
-        EXPECT_NE(ManifestOf(delta)->find("\"kind\": \"delta\""), std::string::npos);
-        ExpectInEveryPlace(delta, delta_reference, StateOf(tables), hashed);
+        MustSave(tables, delta);
+        EXPECT_TRUE(ManifestOf(delta).delta);
+        ExpectInEveryPlace(delta, StateOf(tables), hashed);
       }
     }
   }
@@ -157,14 +151,14 @@ TEST_F(PlacedTablesTest, WaitingIdsMoveWithTheRows) {
       ASSERT_TRUE(TrainOnSome(tables, "sgd", {0.1f}, HashedKeys(), 0.3, &random).ok());
     }
     const SaveRequest request = Request(++save);
-    const std::string reference = MustSave(tables, request);
+    MustSave(tables, request);
     const TableState state = StateOf(tables);
     EXPECT_FALSE(state.waiting.empty());
     EXPECT_FALSE(state.rows.empty());
     for (const int ranks : Either({1, 2, 3}, {2})) {
       for (const Placement& to : Placements(ranks)) {
         options.placement = to;
-        auto restored = Restore(request.prefix, reference, options, ranks, Parts());
+        auto restored = RestoreTo(request, options, ranks);
         ASSERT_TRUE(restored.ok()) << restored.status().message();
         EXPECT_TRUE(StateOf(restored.value()) == state) << to.Text() << " on " << ranks;
       }
@@ -172,21 +166,16 @@ TEST_F(PlacedTablesTest, WaitingIdsMoveWithTheRows) {
   }
 }
 
-// Tables that are placed by key are saved in version 1. A reader of version 1 refuses other placements, which
-// it would read wrongly.
-TEST_F(PlacedTablesTest, PlacementByKeyIsVersion1AndNotInManifests) {
+TEST_F(PlacedTablesTest, PlacementByKeyIsNotInTheEntry) {
   uint64_t save = 0;
   for (const Placement& placement : Placements(2)) {
     const Tables tables = MakeTables(Options(placement, 2, /*hashed=*/true), 2);
     const SaveRequest request = Request(++save);
     MustSave(tables, request);
-    const std::string& manifest = *ManifestOf(request);
-    EXPECT_EQ(manifest.find("placement") == std::string::npos, placement.is_by_key());
-    EXPECT_NE(manifest.find(placement.is_by_key() ? "\"version\": 1," : "\"version\": 2,"),
-              std::string::npos);
-    const auto read = ParseManifest(manifest, "manifest.json");
-    ASSERT_TRUE(read.ok()) << read.status().message();
-    EXPECT_TRUE(read.value().table.options.placement == placement);
+    const std::string text =
+        SavedCheckpoint::Open(files_, request.prefix).value()->ReadString("items").value();
+    EXPECT_EQ(text.find("placement") == std::string::npos, placement.is_by_key());
+    EXPECT_TRUE(ManifestOf(request).table.options.placement == placement);
   }
 }
 
@@ -197,11 +186,10 @@ TEST_F(PlacedTablesTest, TheFirstShardHasTheRowsOfReplicas) {
   ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2, 3}, &random).ok());
   const SaveRequest request = Request(1);
   MustSave(tables, request);
-  const auto read = ParseManifest(*ManifestOf(request), "manifest.json");
-  ASSERT_TRUE(read.ok()) << read.status().message();
-  EXPECT_EQ(read.value().rows, 3);
+  const Manifest manifest = ManifestOf(request);
+  EXPECT_EQ(manifest.rows(), 3);
   for (int shard = 0; shard < 3; ++shard) {
-    EXPECT_EQ(read.value().shards[static_cast<size_t>(shard)].rows, shard == 0 ? 3 : 0);
+    EXPECT_EQ(manifest.shards[static_cast<size_t>(shard)].rows, shard == 0 ? 3 : 0);
   }
 }
 
@@ -211,14 +199,12 @@ TEST_F(PlacedTablesTest, KeysInTheWrongShardAreDataLoss) {
   ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2, 3}, &random).ok());
   const SaveRequest request = Request(1);
   MustSave(tables, request);
-  std::string* const manifest = ManifestOf(request);
-  auto read = ParseManifest(*manifest, "manifest.json");
-  ASSERT_TRUE(read.ok());
-  read.value().table.options.placement = Placement::OneRank(0);
-  *manifest = EncodeManifest(read.value());
-  const std::string folder = "/ckpt/model.ckpt-1.sok/items-" + request.id;
-  const Status status =
-      Restore(request.prefix, folder, Options(Placement(), 1, /*hashed=*/true), 1, Parts()).status();
+  RewrittenCheckpoint rewritten(files_, request.prefix);
+  Manifest manifest = rewritten.ReadTable("items");
+  manifest.table.options.placement = Placement::OneRank(0);
+  rewritten.SetTable("items", manifest);
+  rewritten.Write();
+  const Status status = RestoreTo(request, Options(Placement(), 1, /*hashed=*/true), 1).status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("belongs to shard 0"), std::string::npos) << status.message();
 }
@@ -226,10 +212,10 @@ TEST_F(PlacedTablesTest, KeysInTheWrongShardAreDataLoss) {
 TEST_F(PlacedTablesTest, StaticTablesWithFewerKeysAreRefused) {
   const Tables tables = MakeTables(Options(UnevenRanges(3), 3, /*hashed=*/false), 3);
   const SaveRequest request = Request(1);
-  const std::string reference = MustSave(tables, request);
+  MustSave(tables, request);
   TableOptions options = Options(Placement::OneRank(0), 2, /*hashed=*/false);
   options.capacity = kStaticKeys - 1;
-  const Status status = Restore(request.prefix, reference, options, 2, Parts()).status();
+  const Status status = RestoreTo(request, options, 2).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("'items'"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("end at 23"), std::string::npos) << status.message();

@@ -21,10 +21,6 @@ Status CheckPiece(const KeyFilter& filter, const std::vector<int64_t>& keys, con
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<ArrayReader>> OpenArray(const ShardSource& source, const std::string& array) {
-  return ArrayReader::Open(source.files, source.folder, *source.Find(array));
-}
-
 // Reads numbers that cannot be negative.
 Status ReadCounts(ArrayReader* reader, Span<int64_t> values) {
   SOK_RETURN_IF_ERROR(reader->Read(values.data(), values.size() * static_cast<int64_t>(sizeof(int64_t))));
@@ -93,7 +89,7 @@ class RowReader {
         filter_(table->options(), source) {}
 
   Status Run(int64_t* restored) {
-    auto keys = OpenArray(source_, "keys");
+    auto keys = source_.Open("keys");
     SOK_RETURN_IF_ERROR(keys.status());
     SOK_RETURN_IF_ERROR(AddColumns());
     const auto fill = [this](const RowsToFill& rows) {
@@ -122,7 +118,7 @@ class RowReader {
   };
 
   StatusOr<Reader> OpenColumn(const std::string& name) {
-    auto reader = OpenArray(source_, name);
+    auto reader = source_.Open(name);
     SOK_RETURN_IF_ERROR(reader.status());
     return Reader(std::move(reader.value()));
   }
@@ -290,10 +286,10 @@ class RowReader {
 
 // Reads counters that are saved in full.
 Status RestoreAllCounters(const ShardSource& source, HeldTable* table) {
-  auto reader = OpenArray(source, "bloom_counters");
+  auto reader = source.Open("bloom_counters");
   SOK_RETURN_IF_ERROR(reader.status());
   std::vector<char> piece;
-  const int64_t bytes = DataBytes(source.Find("bloom_counters")->type);
+  const int64_t bytes = DataBytes(source.Find("bloom_counters")->array.type);
   constexpr int64_t kPieceBytes = 1024 * kBloomBlockBytes;
   for (int64_t first = 0; first < bytes; first += kPieceBytes) {
     const int64_t count = std::min(kPieceBytes, bytes - first);
@@ -324,12 +320,12 @@ Status CheckBlocks(const std::string& path, Span<const int64_t> blocks, int64_t 
 }
 
 Status RestoreCounterBlocks(const ShardSource& source, HeldTable* table) {
-  auto numbers = OpenArray(source, "bloom_blocks");
-  auto counters = OpenArray(source, "bloom_counters");
+  auto numbers = source.Open("bloom_blocks");
+  auto counters = source.Open("bloom_counters");
   for (const auto* reader : {&numbers, &counters}) SOK_RETURN_IF_ERROR(reader->status());
   const int64_t limit = BloomShape::BlocksOf(source.manifest.table.counters,
                                              source.manifest.table.options.admission.counter_bits);
-  const int64_t count = source.Find("bloom_blocks")->type.shape[0];
+  const int64_t count = source.Find("bloom_blocks")->array.type.shape[0];
   std::vector<int64_t> blocks;
   std::vector<char> piece;
   int64_t before = -1;
@@ -347,6 +343,13 @@ Status RestoreCounterBlocks(const ShardSource& source, HeldTable* table) {
 }
 
 }  // namespace
+
+StatusOr<std::unique_ptr<ArrayReader>> ShardSource::Open(const std::string& array) const {
+  const PlacedArray& placed = *Find(array);
+  auto file = checkpoint.Data(placed.shard);
+  SOK_RETURN_IF_ERROR(file.status());
+  return ArrayReader::Open(std::move(file.value()), checkpoint.DataFile(placed.shard), placed);
+}
 
 KeyFilter::KeyFilter(const TableOptions& options, const ShardSource& source)
     : options_(options),
@@ -375,9 +378,9 @@ Status KeyFilter::Check(int64_t key, const std::string& path) const {
 
 Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
                        FunctionRef<Status(Span<const int64_t> keys)> visit) {
-  auto reader = OpenArray(source, array);
+  auto reader = source.Open(array);
   SOK_RETURN_IF_ERROR(reader.status());
-  const int64_t rows = source.Find(array)->type.shape[0];
+  const int64_t rows = source.Find(array)->array.type.shape[0];
   std::vector<int64_t> keys;
   for (int64_t first = 0; first < rows; first += kPieceItems) {
     keys.resize(static_cast<size_t>(std::min(kPieceItems, rows - first)));
@@ -416,12 +419,12 @@ Status RestoreRows(Executor& executor, const ShardSource& source, const RowsToRe
 Status RestoreWaiting(const ShardSource& source, HeldTable* table) {
   if (source.Find("waiting_keys") == nullptr) return OkStatus();
   if (table->options().admission.kind == Admission::Kind::kNone) return OkStatus();
-  auto ids = OpenArray(source, "waiting_keys");
-  auto counts = OpenArray(source, "waiting_counts");
-  auto last_steps = OpenArray(source, "waiting_last_step");
+  auto ids = source.Open("waiting_keys");
+  auto counts = source.Open("waiting_counts");
+  auto last_steps = source.Open("waiting_last_step");
   for (const auto* reader : {&ids, &counts, &last_steps}) SOK_RETURN_IF_ERROR(reader->status());
   const KeyFilter filter(table->options(), source);
-  const int64_t waiting = source.Find("waiting_keys")->type.shape[0];
+  const int64_t waiting = source.Find("waiting_keys")->array.type.shape[0];
   PieceOfWaiting piece;
   for (int64_t first = 0; first < waiting; first += kPieceItems) {
     const int64_t count = std::min(kPieceItems, waiting - first);

@@ -8,8 +8,8 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/status.h"
-#include "cc/checkpoint/files.h"
 #include "cc/checkpoint/manifest.h"
+#include "cc/checkpoint/saved_checkpoint.h"
 #include "cc/cpu/optimizers/optimizer.h"
 #include "cc/cpu/store/row_store.h"
 #include "cc/engine/held_table.h"
@@ -17,19 +17,20 @@
 
 namespace sok {
 
-// One shard of one checkpoint.
+// One shard of a table in one checkpoint.
 struct ShardSource {
-  Files& files;
-  std::string folder;
+  SavedCheckpoint& checkpoint;
   const Manifest& manifest;
   int shard = 0;
 
   const SavedShard& saved() const { return manifest.shards[static_cast<size_t>(shard)]; }
   // Null if the shard has no such array.
-  const ArrayFile* Find(const std::string& array) const {
+  const PlacedArray* Find(const std::string& array) const {
     const auto found = saved().arrays.find(array);
     return found == saved().arrays.end() ? nullptr : &found->second;
   }
+  // Opens an array, which the shard must have.
+  StatusOr<std::unique_ptr<ArrayReader>> Open(const std::string& array) const;
 };
 
 // Selects the keys of a shard that this rank reads, and checks keys.

@@ -17,28 +17,27 @@ namespace {
 template <typename Piece>
 class Columns {
  public:
-  // Arrays of `items` items of the table at the path `folder`.
-  Columns(Executor& executor, Files& files, std::string folder, int shard, int64_t items)
-      : executor_(executor), files_(files), folder_(std::move(folder)), shard_(shard), items_(items) {}
+  // Arrays of `items` items of the shard whose entry is `shard`.
+  Columns(Executor& executor, PartWriter* part, std::string shard, int64_t items)
+      : executor_(executor), part_(*part), shard_(std::move(shard)), items_(items) {}
 
-  Status AddNumbers(const std::string& name, Span<const int64_t> Piece::* numbers) {
-    return Add(name, ArrayType{"<i8", {items_}}, [numbers](const Piece& piece, ArrayWriter* array) {
+  void AddNumbers(const std::string& name, Span<const int64_t> Piece::* numbers) {
+    Add(name, ArrayType{"<i8", {items_}}, [numbers](const Piece& piece, ArrayWriter* array) {
       const Span<const int64_t> values = piece.*numbers;
       return array->Write(values.data(), values.size() * static_cast<int64_t>(sizeof(int64_t)));
     });
   }
   // The same as uint32.
-  Status AddSmallNumbers(const std::string& name, Span<const int64_t> Piece::* numbers) {
-    return Add(name, ArrayType{"<u4", {items_}}, [numbers](const Piece& piece, ArrayWriter* array) {
+  void AddSmallNumbers(const std::string& name, Span<const int64_t> Piece::* numbers) {
+    Add(name, ArrayType{"<u4", {items_}}, [numbers](const Piece& piece, ArrayWriter* array) {
       const Span<const int64_t> values = piece.*numbers;
       const std::vector<uint32_t> small(values.begin(), values.end());
       return array->Write(small.data(), static_cast<int64_t>(small.size() * sizeof(uint32_t)));
     });
   }
   // The `width` floats from `first` on of each row's record.
-  Status AddFloats(const std::string& name, int64_t first, int64_t width) {
-    return Add(
-        name, ArrayType{"<f4", {items_, width}},
+  void AddFloats(const std::string& name, int64_t first, int64_t width) {
+    Add(name, ArrayType{"<f4", {items_, width}},
         [first, bytes = width * static_cast<int64_t>(sizeof(float))](const Piece& piece, ArrayWriter* array) {
           for (const float* record : piece.records) {
             SOK_RETURN_IF_ERROR(array->Write(record + first, bytes));
@@ -50,10 +49,12 @@ class Columns {
   Status Write(const Piece& piece) {
     return ForEach([&](Column& column) { return column.write(piece, column.array.get()); });
   }
-  // Completes the arrays, and adds their manifest entries to *facts.
-  Status Finish(std::map<std::string, ArrayFile>* facts) {
-    SOK_RETURN_IF_ERROR(ForEach([](Column& column) { return column.array->Finish(); }));
-    for (Column& column : columns_) (*facts)[column.name] = column.array->array();
+  // Completes the arrays, and adds them to *arrays.
+  Status Finish(std::map<std::string, PlacedArray>* arrays) {
+    for (Column& column : columns_) {
+      SOK_RETURN_IF_ERROR(column.array->Finish());
+      (*arrays)[column.name].array = column.array->array();
+    }
     return OkStatus();
   }
 
@@ -65,11 +66,8 @@ class Columns {
     PieceWriter write;
   };
 
-  Status Add(const std::string& name, const ArrayType& type, PieceWriter write) {
-    auto array = ArrayWriter::Create(files_, folder_, ArrayPath(shard_, name), type);
-    SOK_RETURN_IF_ERROR(array.status());
-    columns_.push_back(Column{name, std::move(array.value()), std::move(write)});
-    return OkStatus();
+  void Add(const std::string& name, const ArrayType& type, PieceWriter write) {
+    columns_.push_back(Column{name, part_.NewArray(shard_ + "/" + name, type), std::move(write)});
   }
   template <typename Work>
   Status ForEach(const Work& work) {
@@ -78,19 +76,18 @@ class Columns {
   }
 
   Executor& executor_;
-  Files& files_;
-  const std::string folder_;
-  const int shard_;
+  PartWriter& part_;
+  const std::string shard_;
   const int64_t items_;
   std::vector<Column> columns_;
 };
 
 class ShardWriter {
  public:
-  ShardWriter(Executor& executor, Files& files, const std::string& folder, HeldTable* table, bool delta)
+  ShardWriter(Executor& executor, PartWriter* part, const std::string& name, HeldTable* table, bool delta)
       : executor_(executor),
-        files_(files),
-        folder_(folder),
+        part_(*part),
+        name_(ShardEntry(name, table->options().rank)),
         table_(*table),
         state_(table->state()),
         delta_(delta),
@@ -98,6 +95,7 @@ class ShardWriter {
         has_rows_(table->options().placement.represents(rank_)) {}
 
   StatusOr<SavedShard> Run() {
+    shard_.steps = state_.clock.steps;
     SOK_RETURN_IF_ERROR(WriteRows());
     SOK_RETURN_IF_ERROR(WriteAdmission());
     if (delta_) SOK_RETURN_IF_ERROR(WriteErased());
@@ -117,10 +115,10 @@ class ShardWriter {
       shard_.table_rows = state_.rows;
       shard_.rows = rows.value();
     }
-    Columns<RowPiece> columns(executor_, files_, folder_, rank_, shard_.rows);
-    SOK_RETURN_IF_ERROR(columns.AddNumbers("keys", &RowPiece::keys));
+    Columns<RowPiece> columns(executor_, &part_, name_, shard_.rows);
+    columns.AddNumbers("keys", &RowPiece::keys);
     SOK_RETURN_IF_ERROR(AddFloats(&columns));
-    SOK_RETURN_IF_ERROR(AddUsage(&columns));
+    AddUsage(&columns);
     RowsToRead what;
     what.set = Written();
     what.parts = state_.parts;
@@ -133,23 +131,23 @@ class ShardWriter {
 
   Status AddFloats(Columns<RowPiece>* columns) {
     int64_t first = table_.options().dim;
-    SOK_RETURN_IF_ERROR(columns->AddFloats("values", 0, first));
+    columns->AddFloats("values", 0, first);
     const auto optimizer = SavedOptimizerOf(&table_, /*history=*/false);
     SOK_RETURN_IF_ERROR(optimizer.status());
     if (!optimizer.value().has_value()) return OkStatus();
     for (const SavedOptimizer::Slot& slot : optimizer.value()->slots) {
-      SOK_RETURN_IF_ERROR(columns->AddFloats("slot-" + slot.name, first, slot.width));
+      columns->AddFloats("slot-" + slot.name, first, slot.width);
       first += slot.width;
     }
     return OkStatus();
   }
 
-  Status AddUsage(Columns<RowPiece>* columns) {
+  void AddUsage(Columns<RowPiece>* columns) {
     const RowParts& kept = state_.parts;
-    if (kept.frequency) SOK_RETURN_IF_ERROR(columns->AddNumbers("frequency", &RowPiece::frequency));
-    if (kept.last_step) SOK_RETURN_IF_ERROR(columns->AddNumbers("last_step", &RowPiece::last_step));
-    if (kept.last_used) SOK_RETURN_IF_ERROR(columns->AddNumbers("last_used", &RowPiece::last_used));
-    return Lags() ? columns->AddSmallNumbers("adam_step", &RowPiece::last_current) : OkStatus();
+    if (kept.frequency) columns->AddNumbers("frequency", &RowPiece::frequency);
+    if (kept.last_step) columns->AddNumbers("last_step", &RowPiece::last_step);
+    if (kept.last_used) columns->AddNumbers("last_used", &RowPiece::last_used);
+    if (Lags()) columns->AddSmallNumbers("adam_step", &RowPiece::last_current);
   }
 
   Status WriteAdmission() {
@@ -167,10 +165,10 @@ class ShardWriter {
   Status WriteWaiting() {
     const StatusOr<int64_t> count = has_rows_ ? table_.CountWaiting(Written()) : StatusOr<int64_t>(0);
     SOK_RETURN_IF_ERROR(count.status());
-    Columns<WaitingPiece> columns(executor_, files_, folder_, rank_, count.value());
-    SOK_RETURN_IF_ERROR(columns.AddNumbers("waiting_keys", &WaitingPiece::ids));
-    SOK_RETURN_IF_ERROR(columns.AddNumbers("waiting_counts", &WaitingPiece::counts));
-    SOK_RETURN_IF_ERROR(columns.AddNumbers("waiting_last_step", &WaitingPiece::last_steps));
+    Columns<WaitingPiece> columns(executor_, &part_, name_, count.value());
+    columns.AddNumbers("waiting_keys", &WaitingPiece::ids);
+    columns.AddNumbers("waiting_counts", &WaitingPiece::counts);
+    columns.AddNumbers("waiting_last_step", &WaitingPiece::last_steps);
     if (has_rows_) {
       SOK_RETURN_IF_ERROR(
           table_.ReadWaiting(Written(), [&](const WaitingPiece& piece) { return columns.Write(piece); }));
@@ -250,17 +248,16 @@ class ShardWriter {
   // An array that write(array) fills.
   template <typename Write>
   Status WriteArray(const std::string& name, const ArrayType& type, const Write& write) {
-    auto array = ArrayWriter::Create(files_, folder_, ArrayPath(rank_, name), type);
-    SOK_RETURN_IF_ERROR(array.status());
-    SOK_RETURN_IF_ERROR(write(array.value().get()));
-    SOK_RETURN_IF_ERROR(array.value()->Finish());
-    shard_.arrays[name] = array.value()->array();
+    const auto array = part_.NewArray(name_ + "/" + name, type);
+    SOK_RETURN_IF_ERROR(write(array.get()));
+    SOK_RETURN_IF_ERROR(array->Finish());
+    shard_.arrays[name].array = array->array();
     return OkStatus();
   }
 
   Executor& executor_;
-  Files& files_;
-  const std::string& folder_;
+  PartWriter& part_;
+  const std::string name_;  // the shard's entry
   HeldTable& table_;
   const HeldState state_;
   const bool delta_;
@@ -296,9 +293,9 @@ StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool 
   return std::optional<SavedOptimizer>(std::move(saved));
 }
 
-StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder, HeldTable* table,
-                                bool delta) {
-  return ShardWriter(executor, files, folder, table, delta).Run();
+StatusOr<SavedShard> WriteShard(Executor& executor, PartWriter* part, const std::string& name,
+                                HeldTable* table, bool delta) {
+  return ShardWriter(executor, part, name, table, delta).Run();
 }
 
 }  // namespace sok

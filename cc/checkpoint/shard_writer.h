@@ -6,7 +6,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/status.h"
-#include "cc/checkpoint/files.h"
+#include "cc/checkpoint/array_file.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/engine/held_table.h"
 
@@ -16,10 +16,10 @@ namespace sok {
 // steps that rows may have missed.
 StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool history);
 
-// Writes and syncs the arrays of the shard of table->options().rank at the table's path `folder`: all rows,
-// which must be up to date, or for a delta the changed rows. Does not sync the files' names.
-StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder, HeldTable* table,
-                                bool delta);
+// Writes the arrays of the shard of table->options().rank, as the table `name`: all rows, which must be up to
+// date, or for a delta the changed rows.
+StatusOr<SavedShard> WriteShard(Executor& executor, PartWriter* part, const std::string& name,
+                                HeldTable* table, bool delta);
 
 }  // namespace sok
 

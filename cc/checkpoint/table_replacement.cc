@@ -5,11 +5,11 @@
 namespace sok {
 
 StatusOr<TableReplacement> TableReplacement::Check(const EngineContext& context, EngineTable* current,
-                                                   const std::string& prefix, const std::string& reference,
-                                                   const RestoreParts& parts) {
-  auto opened = TableRestore::Open(prefix, reference, current->options(), parts);
-  SOK_RETURN_IF_ERROR(opened.status());
-  TableReplacement replacement(std::move(opened.value()));
+                                                   OpenedCheckpoints& opened, const std::string& prefix,
+                                                   const std::string& name, const RestoreParts& parts) {
+  auto restore = TableRestore::Open(opened, prefix, name, current->options(), parts);
+  SOK_RETURN_IF_ERROR(restore.status());
+  TableReplacement replacement(std::move(restore.value()));
   if (current->Describe().rows > 0) {
     SOK_RETURN_IF_ERROR(replacement.restore_->Check());
     return StatusOr<TableReplacement>(std::move(replacement));

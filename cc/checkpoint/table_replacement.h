@@ -15,12 +15,12 @@ namespace sok {
 // checkpoints before it replaces any table.
 class TableReplacement {
  public:
-  // Reads and verifies the whole checkpoint for the variable whose table is `current`. If `current` has no
-  // rows, the new table is loaded at once: reading twice would only cost time, and a table beside an empty
-  // one needs no more memory.
+  // Reads and verifies the table `name` of a checkpoint for the variable whose table is `current`. If
+  // `current` has no rows, the new table is loaded at once: reading twice would only cost time, and a table
+  // beside an empty one needs no more memory.
   static StatusOr<TableReplacement> Check(const EngineContext& context, EngineTable* current,
-                                          const std::string& prefix, const std::string& reference,
-                                          const RestoreParts& parts);
+                                          OpenedCheckpoints& opened, const std::string& prefix,
+                                          const std::string& name, const RestoreParts& parts);
 
   // Calls replace(table) with the new table, of the engine of `current`. If `current` has rows, first calls
   // replace with an empty table and loads after that, so that two full tables are never in memory: the caller

@@ -17,15 +17,14 @@ class TableReplacementTest : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.name = "items";
-    options_.dim = 32;  // rows take more bytes than the manifest
+    options_.dim = 32;  // rows take more bytes than the index
     options_.initializer.seed = 5;
     saved_ = MakeTrained(1);
     SaveRequest request;
     request.prefix = kPrefix;
     request.id = SaveId(1);
     request.files = &files_;
-    reference_ = Save(saved_, request).value();
-    parts_.files = &files_;
+    name_ = Save(saved_, request).value();
   }
 
   // Tables of different seeds have different keys.
@@ -38,7 +37,8 @@ class TableReplacementTest : public ::testing::Test {
 
   StatusOr<TableReplacement> Check(EngineTable* current) {
     InlineExecutor executor;
-    return TableReplacement::Check(ContextOn(executor), current, kPrefix, reference_, parts_);
+    OpenedCheckpoints opened(files_);
+    return TableReplacement::Check(ContextOn(executor), current, opened, kPrefix, name_, RestoreParts());
   }
 
   // Loads, and keeps the rows that each table had when it was handed over.
@@ -62,9 +62,8 @@ class TableReplacementTest : public ::testing::Test {
 
   MemoryFiles files_;
   TableOptions options_;
-  RestoreParts parts_;
   Tables saved_;
-  std::string reference_;
+  std::string name_;
   std::vector<int64_t> rows_;
   std::shared_ptr<EngineTable> now_;
 };

@@ -7,8 +7,6 @@
 
 #include "cc/base/status.h"
 #include "cc/checkpoint/chain.h"
-#include "cc/checkpoint/checkpoint_path.h"
-#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/restore_rows.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/cpu/optimizers/optimizer.h"
@@ -20,7 +18,7 @@ namespace {
 
 class ChainRestore final : public TableRestore {
  public:
-  ChainRestore(std::vector<ReadCheckpoint> chain, const TableOptions& options, const RestoreParts& parts)
+  ChainRestore(std::vector<ChainedTable> chain, const TableOptions& options, const RestoreParts& parts)
       : chain_(std::move(chain)), options_(options), parts_(parts) {}
 
   const TableOptions& options() const override { return options_; }
@@ -39,8 +37,8 @@ class ChainRestore final : public TableRestore {
   // The shard that has exactly the rows of this rank; null if the number of ranks or the placement differs.
   const SavedShard* OwnShard() const;
   bool lags() const { return last().optimizer.has_value() && last().optimizer->history.has_value(); }
-  ShardSource SourceOf(const ReadCheckpoint& checkpoint, int shard) const {
-    return ShardSource{*parts_.files, checkpoint.folder, checkpoint.manifest, shard};
+  ShardSource SourceOf(const ChainedTable& checkpoint, int shard) const {
+    return ShardSource{*checkpoint.checkpoint, checkpoint.manifest, shard};
   }
   // The shards that can have keys of this rank.
   std::vector<int> Shards() const;
@@ -54,12 +52,12 @@ class ChainRestore final : public TableRestore {
   Status LoadAll(Executor& executor, HeldTable* fresh);
   Status AttachOptimizer(HeldTable* table) const;
   StatusOr<std::unique_ptr<SavedRowCatchUp>> MakeCatchUp() const;
-  Status LoadCheckpoint(Executor& executor, const ReadCheckpoint& checkpoint, const RowsToRestore& what,
+  Status LoadCheckpoint(Executor& executor, const ChainedTable& checkpoint, const RowsToRestore& what,
                         HeldTable* table, int64_t* rows) const;
   Status Delete(const ShardSource& source, HeldTable* table) const;
   Status CheckSize(int64_t table_rows, int64_t rows) const;
 
-  const std::vector<ReadCheckpoint> chain_;
+  const std::vector<ChainedTable> chain_;
   TableOptions options_;
   const RestoreParts parts_;
   std::vector<float> hyper_;  // of the checkpoint's optimizer, in its order
@@ -141,7 +139,7 @@ std::vector<int> ChainRestore::Shards() const {
 
 Status ChainRestore::CheckAll() {
   int64_t rows = 0;
-  for (const ReadCheckpoint& checkpoint : chain_) {
+  for (const ChainedTable& checkpoint : chain_) {
     for (const int shard : Shards()) SOK_RETURN_IF_ERROR(CheckShard(SourceOf(checkpoint, shard), &rows));
   }
   if (chain_.size() == 1 && options_.use_hashtable && options_.capacity > 0 && rows > options_.capacity) {
@@ -159,7 +157,10 @@ Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const 
     return OkStatus();
   }));
   for (const auto& entry : source.saved().arrays) {
-    if (entry.first != "keys") SOK_RETURN_IF_ERROR(CheckArray(source.files, source.folder, entry.second));
+    if (entry.first == "keys") continue;
+    const auto reader = source.Open(entry.first);
+    SOK_RETURN_IF_ERROR(reader.status());
+    SOK_RETURN_IF_ERROR(reader.value()->Skip(entry.second.array.bytes()));
   }
   return OkStatus();
 }
@@ -167,10 +168,10 @@ Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const 
 StatusOr<PastSteps> ChainRestore::ReadPastSteps() const {
   const SavedOptimizer::History& history = *last().optimizer->history;
   const ShardSource source = SourceOf(chain_.back(), 0);
-  auto reader = ArrayReader::Open(source.files, source.folder, *source.Find("alphas"));
+  auto reader = source.Open("alphas");
   SOK_RETURN_IF_ERROR(reader.status());
   PastSteps past{history.beta1, history.beta2, history.epsilon, history.first_step, {}};
-  past.alphas.resize(static_cast<size_t>(source.Find("alphas")->type.shape[0]));
+  past.alphas.resize(static_cast<size_t>(source.Find("alphas")->array.type.shape[0]));
   SOK_RETURN_IF_ERROR(
       reader.value()->Read(past.alphas.data(), static_cast<int64_t>(past.alphas.size() * sizeof(float))));
   return past;
@@ -235,13 +236,13 @@ Status ChainRestore::LoadAll(Executor& executor, HeldTable* fresh) {
     what.catch_up = catch_up.get();
   }
   int64_t rows = 0;
-  for (const ReadCheckpoint& checkpoint : chain_) {
+  for (const ChainedTable& checkpoint : chain_) {
     SOK_RETURN_IF_ERROR(LoadCheckpoint(executor, checkpoint, what, fresh, &rows));
   }
   return CheckSize(fresh->state().rows, rows);
 }
 
-Status ChainRestore::LoadCheckpoint(Executor& executor, const ReadCheckpoint& checkpoint,
+Status ChainRestore::LoadCheckpoint(Executor& executor, const ChainedTable& checkpoint,
                                     const RowsToRestore& what, HeldTable* table, int64_t* rows) const {
   for (const int shard : Shards()) {
     const ShardSource source = SourceOf(checkpoint, shard);
@@ -280,36 +281,17 @@ Status ChainRestore::CheckSize(int64_t table_rows, int64_t rows) const {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(const std::string& prefix,
-                                                           const std::string& reference,
+StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(OpenedCheckpoints& opened,
+                                                           const std::string& prefix, const std::string& name,
                                                            const TableOptions& options,
                                                            const RestoreParts& parts) {
-  Reference parsed;
-  const bool has_checksum = !reference.empty() && reference[0] == '{';
-  if (has_checksum) {
-    auto read = ParseReference(reference, prefix);
-    if (!read.ok()) return NamedError(options, read.status());
-    parsed = std::move(read.value());
-  }
-  const Status is_path = has_checksum ? OkStatus() : CheckPath(reference);
-  if (!is_path.ok()) {
-    return NamedError(options,
-                      DataLoss("The reference to a table's checkpoint is damaged: ", is_path.message()));
-  }
-  std::string folder = AbsolutePath(reference);
-  if (has_checksum || !IsTable(*parts.files, folder)) {
-    auto found = FindCheckpoint(*parts.files, prefix, has_checksum ? parsed.folder : reference);
-    if (!found.ok()) return NamedError(options, found.status());
-    folder = std::move(found.value());
-  }
-  auto chain = ReadChain(*parts.files, folder);
-  if (!chain.ok()) return NamedError(options, chain.status());
-  if (has_checksum && chain.value().back().manifest_crc32 != parsed.manifest_crc32) {
-    return DataLoss("Embedding variable '", options.name, "': '", chain.value().back().path,
-                    "' is not the manifest to which the checkpoint '", prefix, "' refers");
-  }
-  auto restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
-  const Status status = restore->Prepare();
+  std::unique_ptr<ChainRestore> restore;
+  const Status status = WithinMemory([&]() -> Status {
+    auto chain = ReadChain(opened, prefix, name);
+    SOK_RETURN_IF_ERROR(chain.status());
+    restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
+    return restore->Prepare();
+  });
   if (!status.ok()) return NamedError(options, status);
   return std::unique_ptr<TableRestore>(std::move(restore));
 }

@@ -31,16 +31,16 @@ Tables MakeTrained(const std::string& optimizer, const std::vector<float>& hyper
 }
 
 // All files of a save, by path.
-std::map<std::string, std::string> SavedFiles(Executor& executor, EngineTable* table, MemoryFiles* files,
-                                              std::string* reference) {
+std::map<std::string, std::string> SavedFiles(Executor& executor, EngineTable* table, MemoryFiles* files) {
   SaveRequest request;
   request.files = files;
   request.prefix = "/model.ckpt-1";
   request.id = SaveId(1);
   const EngineContext context = ContextOn(executor);
-  EXPECT_TRUE(BeginTableCheckpoint(context, table, request).ok());
-  EXPECT_TRUE(WriteTableShard(context, table, request).ok());
-  *reference = PublishTableCheckpoint(table->options(), request).value();
+  const TableToSave one{table};
+  EXPECT_TRUE(BeginCheckpoint(context, {&one, 1}, request).ok());
+  EXPECT_TRUE(WriteCheckpointPart(context, {&one, 1}, request).ok());
+  EXPECT_TRUE(CommitCheckpoint(request, 1, false).ok());
   EXPECT_TRUE(EndTableCheckpoint(context, table, request, true).ok());
   std::map<std::string, std::string> saved;
   for (const auto& [path, bytes] : files->AllFiles()) saved[path] = *bytes;
@@ -57,12 +57,11 @@ TEST_P(CheckpointThreadsTest, FilesAndRowsEqualThoseOfOneThread) {
     const Tables tables = MakeTrained(optimizer, hyper);
     MemoryFiles files_of_one;
     MemoryFiles files;
-    std::string reference;
-    const auto expected = SavedFiles(one, tables[0].get(), &files_of_one, &reference);
-    EXPECT_EQ(SavedFiles(threads, tables[0].get(), &files, &reference), expected);
-    RestoreParts parts;
-    parts.files = &files;
-    auto restore = TableRestore::Open("/model.ckpt-1", reference, tables[0]->options(), parts);
+    const auto expected = SavedFiles(one, tables[0].get(), &files_of_one);
+    EXPECT_EQ(SavedFiles(threads, tables[0].get(), &files), expected);
+    OpenedCheckpoints opened(files);
+    const TableOptions& options = tables[0]->options();
+    auto restore = TableRestore::Open(opened, "/model.ckpt-1", options.name, options, RestoreParts());
     ASSERT_TRUE(restore.ok()) << restore.status().message();
     const auto loaded = restore.value()->Load(ContextOn(threads), EngineOfTests().engine);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();

@@ -46,8 +46,8 @@ class Bitmap {
 
 // The checkpoint since which a table's changes are tracked.
 struct ChainEnd {
-  std::string folder;  // the table's path in it (cc/checkpoint/checkpoint_path.h); "" if there is none
-  uint32_t manifest_crc32 = 0;
+  std::string prefix;  // absolute; "" if there is none
+  std::string id;      // of the save
 };
 
 // Which rows changed, and which ids were erased, since the last checkpoint of a chain.

@@ -162,9 +162,7 @@ void ExpectMoves(const EngineCase& from, const EngineCase& to, const Kind& kind)
   Run moved;
   {
     const UseEngine use(to);
-    RestoreParts parts;
-    parts.files = &run->files;
-    auto restored = Restore("/ckpt/model.ckpt-3", run->reference, kind.options, kind.ranks, parts);
+    auto restored = Restore(run->files, "/ckpt/model.ckpt-3", run->reference, kind.options, kind.ranks);
     ASSERT_TRUE(restored.ok()) << restored.status().message();
     moved.tables = std::move(restored.value());
   }
@@ -197,9 +195,7 @@ TEST_F(GpuCheckpointTest, ATableInTheHostsMemoryIsSavedAsAnyOther) {
   ExpectSameFiles(*on_host, *on_device);
   for (const RowMemory memory : {RowMemory::kDevice, RowMemory::kHost}) {
     kind.options.memory = memory;
-    RestoreParts parts;
-    parts.files = &on_host->files;
-    const auto restored = Restore("/ckpt/model.ckpt-3", on_host->reference, kind.options, 2, parts);
+    const auto restored = Restore(on_host->files, "/ckpt/model.ckpt-3", on_host->reference, kind.options, 2);
     ASSERT_TRUE(restored.ok()) << restored.status().message();
     EXPECT_EQ(restored.value()[0]->options().memory, memory);
     EXPECT_TRUE(StateOf(restored.value()) == StateOf(on_device->tables));
@@ -237,15 +233,12 @@ class LimitedMemory final : public StreamMemory {
   int64_t in_use_ SOK_GUARDED_BY(mutex_) = 0;
 };
 
-Status SaveWith(const EngineContext& context, EngineTable* table, const SaveRequest& request,
-                std::string* reference) {
-  SOK_RETURN_IF_ERROR(BeginTableCheckpoint(context, table, request));
-  const Status written = WriteTableShard(context, table, request);
-  if (!written.ok()) {
-    AbandonTableCheckpoint(table->options(), request);
-  } else {
-    *reference = PublishTableCheckpoint(table->options(), request).value();
-  }
+Status SaveWith(const EngineContext& context, EngineTable* table, const SaveRequest& request) {
+  const TableToSave one{table};
+  SOK_RETURN_IF_ERROR(BeginCheckpoint(context, {&one, 1}, request));
+  Status written = WriteCheckpointPart(context, {&one, 1}, request);
+  if (written.ok()) written = CommitCheckpoint(request, 1, false);
+  if (!written.ok()) AbandonCheckpoint(request);
   SOK_RETURN_IF_ERROR(EndTableCheckpoint(context, table, request, written.ok()));
   return written;
 }
@@ -262,19 +255,17 @@ TEST_F(GpuCheckpointTest, MemoryDoesNotGrowWithTheTable) {
   LimitedMemory memory;
   const EngineContext context{executor, EngineOfTests().memory->stream(), &memory};
   MemoryFiles files;
-  std::string reference;
   memory.limit = 1 << 20;
-  const Status refused = SaveWith(context, tables[0].get(), NthSave(1, false, &files), &reference);
+  const Status refused = SaveWith(context, tables[0].get(), NthSave(1, false, &files));
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(refused.message().find("'wide'"), std::string::npos) << refused.message();
 
   memory.limit = 17 << 20;
-  const Status saved = SaveWith(context, tables[0].get(), NthSave(2, false, &files), &reference);
+  const Status saved = SaveWith(context, tables[0].get(), NthSave(2, false, &files));
   ASSERT_TRUE(saved.ok()) << saved.message();
   EXPECT_GT(memory.peak, 15 << 20);
-  RestoreParts parts;
-  parts.files = &files;
-  auto restore = TableRestore::Open("/ckpt/model.ckpt-2", reference, options, parts);
+  OpenedCheckpoints opened(files);
+  auto restore = TableRestore::Open(opened, "/ckpt/model.ckpt-2", options.name, options, RestoreParts());
   ASSERT_TRUE(restore.ok()) << restore.status().message();
   const auto loaded = restore.value()->Load(context, EngineOfTests().engine);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();

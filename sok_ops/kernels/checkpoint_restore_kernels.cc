@@ -1,5 +1,6 @@
-// Kernels that restore tables from files beside TensorFlow's checkpoint.
+// Kernels that restore tables from checkpoints.
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,10 @@ class CheckCheckpointOp : public tf::OpKernel {
   explicit CheckCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
     OP_REQUIRES_OK(construction, construction->GetAttr("optimizer_state", &optimizer_state_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
+    OP_REQUIRES(
+        construction, names_.size() == static_cast<size_t>(num_tables_),
+        tf::errors::InvalidArgument("`names` has ", names_.size(), " names for ", num_tables_, " tables"));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -41,19 +46,14 @@ class CheckCheckpointOp : public tf::OpKernel {
   tf::Status Run(tf::OpKernelContext* context, std::vector<TableReplacement>* checked) {
     tf::tstring prefix;
     TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_, "prefix", &prefix));
-    const tf::Tensor& references = context->input(num_tables_ + 1);
-    if (references.NumElements() != num_tables_) {
-      return tf::errors::InvalidArgument("`references` has shape ", references.shape().DebugString(),
-                                         ", not [", num_tables_, "]");
-    }
     const TfEngineContext call(context);
     RestoreParts parts;
     parts.optimizer = parts.counts = optimizer_state_;
+    OpenedCheckpoints opened(PosixFiles());
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
       TF_RETURN_IF_ERROR(LookupTable(context, i, &ref));
-      auto one =
-          TableReplacement::Check(*call, ref.table.get(), prefix, references.flat<tf::tstring>()(i), parts);
+      auto one = TableReplacement::Check(*call, ref.table.get(), opened, prefix, names_[i], parts);
       TF_RETURN_IF_ERROR(ToTf(one.status()));
       checked->push_back(std::move(one.value()));
     }
@@ -62,10 +62,10 @@ class CheckCheckpointOp : public tf::OpKernel {
 
   int num_tables_;
   bool optimizer_state_;
+  std::vector<std::string> names_;  // of the tables in the checkpoint
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckCheckpoint").Device(tf::DEVICE_CPU), CheckCheckpointOp);
-SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "references", "code", "message",
-               "checked");
+SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "code", "message", "checked");
 
 class LoadCheckpointOp : public tf::OpKernel {
  public:

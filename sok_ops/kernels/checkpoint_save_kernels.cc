@@ -1,12 +1,17 @@
 // Kernels that save tables in files beside TensorFlow's checkpoint.
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/base/hash.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
@@ -20,9 +25,13 @@ namespace {
 
 namespace tf = ::tensorflow;
 
+// An id that no other save has. Unlike std::random_device it needs no file and throws nothing.
 int64_t DrawId() {
-  std::random_device device;
-  return static_cast<int64_t>((uint64_t{device()} << 32) | device());
+  uint64_t id = 0;
+  if (getrandom(&id, sizeof(id), 0) == sizeof(id)) return static_cast<int64_t>(id);
+  static std::atomic<uint64_t> count{0};
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return static_cast<int64_t>(Mix64(static_cast<uint64_t>(now) ^ (uint64_t(getpid()) << 40) ^ ++count));
 }
 
 std::string HexDigits(int64_t id) {
@@ -52,63 +61,51 @@ class CheckpointStageOp : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     int64_t id = DrawId();
-    std::vector<std::string> references(num_tables_);
-    OP_REQUIRES_OK(context, ReportStage(context, Run(context, &id, &references)));
+    std::string others;
+    OP_REQUIRES_OK(context, ReportStage(context, Run(context, &id, &others)));
     tf::Tensor* save_id = nullptr;
-    tf::Tensor* found = nullptr;
+    tf::Tensor* prefix_of_others = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(2, tf::TensorShape({}), &save_id));
-    OP_REQUIRES_OK(context, context->allocate_output(3, tf::TensorShape({num_tables_}), &found));
+    OP_REQUIRES_OK(context, context->allocate_output(3, tf::TensorShape({}), &prefix_of_others));
     save_id->scalar<int64_t>()() = id;
-    for (int i = 0; i < num_tables_; ++i) found->vec<tf::tstring>()(i) = references[i];
+    prefix_of_others->scalar<tf::tstring>()() = others;
   }
 
  private:
-  tf::Status Run(tf::OpKernelContext* context, int64_t* id, std::vector<std::string>* references) {
+  tf::Status Run(tf::OpKernelContext* context, int64_t* id, std::string* others) {
     tf::tstring prefix;
+    tf::tstring counted_by;
     bool proceed = false;
     TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_, "prefix", &prefix));
-    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 2, "proceed", &proceed));
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 2, "counted_by", &counted_by));
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 3, "proceed", &proceed));
     if (stage_ != "begin") TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 1, "id", id));
     const std::string path = prefix;
     if (path.find("://") != std::string::npos) {
       return tf::errors::Unimplemented("A checkpoint with embedding variables needs a local directory, not '",
                                        path, "'");
     }
-    std::vector<TableRef> tables(num_tables_);
-    for (int i = 0; i < num_tables_; ++i) TF_RETURN_IF_ERROR(LookupTable(context, i, &tables[i]));
-    SaveRequest request{path, HexDigits(*id), incremental_};
-    const TfEngineContext call(context);
-    tf::Status first_error;
+    std::vector<TableRef> refs(num_tables_);
+    std::vector<TableToSave> tables(num_tables_);
     for (int i = 0; i < num_tables_; ++i) {
-      if (!names_.empty()) request.name = names_[i];
-      const Status status = RunOne(*call, tables[i], request, proceed, &(*references)[i]);
-      if (first_error.ok()) first_error = ToTf(status);
+      TF_RETURN_IF_ERROR(LookupTable(context, i, &refs[i]));
+      tables[i].table = refs[i].table.get();
+      if (!names_.empty()) tables[i].name = names_[i];
     }
-    return first_error;
-  }
-
-  Status RunOne(const EngineContext& call, const TableRef& ref, const SaveRequest& request, bool proceed,
-                std::string* reference) {
-    const TableOptions& options = ref.table->options();
+    SaveRequest request;
+    request.prefix = path;
+    request.id = HexDigits(*id);
+    request.delta = incremental_;
+    request.counted_by = counted_by;
+    *others = PrefixOfOthers(request);
+    if (!proceed) return tf::Status();
+    const TfEngineContext call(context);
     if (stage_ == "begin") {
-      if (!proceed) return OkStatus();
-      SOK_RETURN_IF_ERROR(EndSave(call, ref, false));
-      return BeginTableCheckpoint(call, ref.table.get(), request);
+      for (const TableRef& ref : refs) TF_RETURN_IF_ERROR(ToTf(EndSave(*call, ref, false)));
+      return ToTf(BeginCheckpoint(*call, tables, request));
     }
-    if (stage_ == "write") {
-      ref.resource->ExchangeSave(request);
-      return proceed ? WriteTableShard(call, ref.table.get(), request) : OkStatus();
-    }
-    if (!proceed) {
-      if (stage_ == "publish") AbandonTableCheckpoint(options, request);
-      return OkStatus();
-    }
-    // Rank 0 publishes in 'publish'; the other ranks read the result in 'read'.
-    if ((stage_ == "publish") != (options.rank == 0)) return OkStatus();
-    StatusOr<std::string> published = PublishTableCheckpoint(options, request);
-    SOK_RETURN_IF_ERROR(published.status());
-    *reference = std::move(published.value());
-    return OkStatus();
+    for (const TableRef& ref : refs) ref.resource->ExchangeSave(request);
+    return ToTf(WriteCheckpointPart(*call, tables, request));
   }
 
   int num_tables_;
@@ -117,8 +114,32 @@ class CheckpointStageOp : public tf::OpKernel {
   std::vector<std::string> names_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckpointStage").Device(tf::DEVICE_CPU), CheckpointStageOp);
-SOK_GPU_KERNEL(CheckpointStageOp, "SokCheckpointStage", "handles", "prefix", "id", "proceed", "code",
-               "message", "save_id", "references");
+SOK_GPU_KERNEL(CheckpointStageOp, "SokCheckpointStage", "handles", "prefix", "id", "counted_by", "proceed",
+               "code", "message", "save_id", "others");
+
+class CommitCheckpointOp : public tf::OpKernel {
+ public:
+  explicit CommitCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &ranks_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("with_others", &with_others_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    tf::tstring prefix;
+    int64_t id = 0;
+    OP_REQUIRES_OK(context, ScalarInput(context, 0, "prefix", &prefix));
+    OP_REQUIRES_OK(context, ScalarInput(context, 1, "id", &id));
+    SaveRequest request;
+    request.prefix = prefix;
+    request.id = HexDigits(id);
+    OP_REQUIRES_OK(context, ToTf(CommitCheckpoint(request, ranks_, with_others_)));
+  }
+
+ private:
+  int ranks_;
+  bool with_others_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokCommitCheckpoint").Device(tf::DEVICE_CPU), CommitCheckpointOp);
 
 class EndCheckpointOp : public tf::OpKernel {
  public:

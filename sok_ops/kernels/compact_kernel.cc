@@ -1,4 +1,4 @@
-// The kernel that merges a chain of checkpoints into one full checkpoint.
+// The kernel that merges chains of checkpoints into one full checkpoint.
 #include <string>
 
 #include "cc/base/printable.h"
@@ -15,21 +15,22 @@ namespace tf = ::tensorflow;
 
 class CompactCheckpointOp : public tf::OpKernel {
  public:
-  using tf::OpKernel::OpKernel;
+  explicit CompactCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("tables", &parts_.tables));
+    OP_REQUIRES_OK(construction, construction->GetAttr("for_serving", &parts_.for_serving));
+  }
 
   void Compute(tf::OpKernelContext* context) override {
     SaveRequest request;
-    std::string folder;
-    OP_REQUIRES_OK(context, Scalar(context, 0, "folder", &folder));
+    std::string checkpoint;
+    OP_REQUIRES_OK(context, Scalar(context, 0, "checkpoint", &checkpoint));
     OP_REQUIRES_OK(context, Scalar(context, 1, "prefix", &request.prefix));
     OP_REQUIRES_OK(context, Scalar(context, 2, "id", &request.id));
     const StatusOr<Engine*> engine = FindEngine("cpu");
     OP_REQUIRES_OK(context, ToTf(engine.status()));
     const TfEngineContext call(context);
-    StatusOr<std::string> reference = CompactCheckpoint(*call, engine.value(), folder, request);
-    OP_REQUIRES_OK(context, Output(context, 0, reference.ok() ? reference.value() : ""));
-    OP_REQUIRES_OK(context,
-                   Output(context, 1, reference.ok() ? "" : Printable(reference.status().message())));
+    const Status status = CompactCheckpoint(*call, engine.value(), checkpoint, request, parts_);
+    OP_REQUIRES_OK(context, Output(context, 0, Printable(status.message())));
   }
 
  private:
@@ -47,6 +48,8 @@ class CompactCheckpointOp : public tf::OpKernel {
     *value = input.scalar<tf::tstring>()();
     return tf::Status();
   }
+
+  CompactionParts parts_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCompactCheckpoint").Device(tf::DEVICE_CPU), CompactCheckpointOp);
 

@@ -22,35 +22,41 @@ REGISTER_OP("SokCheckpointStage")
     .Input("handles: num_tables * resource")
     .Input("prefix: string")
     .Input("id: int64")
+    .Input("counted_by: string")
     .Input("proceed: bool")
     .Attr("num_tables: int >= 1")
-    .Attr("stage: {'begin', 'write', 'publish', 'read'}")
+    .Attr("stage: {'begin', 'write'}")
     .Attr("incremental: bool = false")
     .Attr("names: list(string) = []")
     .Output("code: int32")
     .Output("message: string")
     .Output("save_id: int64")
-    .Output("references: string")
+    .Output("others: string")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      int64_t num_tables;
-      TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
-      for (int i = 0; i < 3; ++i) c->set_output(i, c->Scalar());
-      c->set_output(3, c->Vector(num_tables));
-      return ::tensorflow::Status();
-    })
+    .SetShapeFn(ScalarShapes)
     .Doc(
-        R"(One stage of saving the tables in files <prefix>.sok-…. The stages are 'begin' (rank 0 makes the
-directory), 'write' (each rank writes its rows), 'publish' (rank 0 completes the checkpoints) and 'read' (the other
-ranks read their references). All ranks run all stages; with one rank 'read' may be left out.
-id: the number of this save. 'begin' ignores it and draws a number; the later stages take rank 0's.
-proceed: whether all earlier stages succeeded on all ranks. If not, the stage only cleans up.
+        R"(One stage of saving tables in a checkpoint of TensorFlow. The stages are 'begin' (rank 0 makes the directory)
+and 'write' (each rank writes its rows); SokCommitCheckpoint follows on rank 0. All ranks run all stages.
+id: the number of this save. 'begin' ignores it and draws a number; 'write' takes rank 0's.
+counted_by: 'full' or 'incremental', the kind of Saver whose max_to_keep counts the checkpoint, or ''.
+proceed: whether all earlier stages succeeded on all ranks. If not, the stage does nothing.
 incremental: whether to write only the changes since the last checkpoint, if there is one to build on.
 names: the tables' names in the checkpoint; empty: the names of their variables.
 code, message: the error; 0 and empty if there is none.
 save_id: the drawn number after 'begin', else `id`.
-references: [num_tables] the references to the tables' checkpoints, from 'publish' on rank 0 and from 'read' on
-  the other ranks; else empty strings.)");
+others: the prefix at which SaveV2 has to write the other variables before SokCommitCheckpoint.)");
+
+REGISTER_OP("SokCommitCheckpoint")
+    .Input("prefix: string")
+    .Input("id: int64")
+    .Attr("ranks: int >= 1")
+    .Attr("with_others: bool")
+    .SetIsStateful()
+    .SetShapeFn(shape::NoOutputs)
+    .Doc(R"(Makes one checkpoint of what all ranks have written in SokCheckpointStage.
+prefix, id: of the save.
+ranks: the number of ranks.
+with_others: whether there are other variables, at the prefix `others`.)");
 
 REGISTER_OP("SokEndCheckpoint")
     .Input("handles: num_tables * resource")
@@ -59,21 +65,21 @@ REGISTER_OP("SokEndCheckpoint")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Ends the tables' last save.
-succeeded: whether the references were stored where readers find them.)");
+succeeded: whether the checkpoint was committed.)");
 
 REGISTER_OP("SokCheckCheckpoint")
     .Input("handles: num_tables * resource")
     .Input("prefix: string")
-    .Input("references: string")
     .Attr("num_tables: int >= 1")
+    .Attr("names: list(string)")
     .Attr("optimizer_state: bool = true")
     .Output("code: int32")
     .Output("message: string")
     .Output("checked: variant")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
-    .Doc(R"(Verifies the checkpoints of tables. Changes no table.
-references: [num_tables] the references that SokCheckpointStage returned.
+    .Doc(R"(Verifies the tables of a checkpoint. Changes no table.
+names: the tables' names in the checkpoint.
 optimizer_state: whether to restore the optimizers' state and slots and the tables' counts, too.
 code, message: the error; 0 and empty if there is none.
 checked: the input of SokLoadCheckpoint.)");

@@ -1,4 +1,4 @@
-// The op that merges a chain of checkpoints into one, for the command line.
+// The op that merges chains of checkpoints into one, for the command line.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -6,22 +6,23 @@ namespace sok {
 namespace {
 
 REGISTER_OP("SokCompactCheckpoint")
-    .Input("folder: string")
+    .Input("checkpoint: string")
     .Input("prefix: string")
     .Input("id: string")
-    .Output("reference: string")
+    .Attr("tables: list(string) = []")
+    .Attr("for_serving: bool = false")
     .Output("message: string")
     .SetIsStateful()
     .SetShapeFn([](::tensorflow::shape_inference::InferenceContext* c) {
-      for (int i = 0; i < 2; ++i) c->set_output(i, c->Scalar());
+      c->set_output(0, c->Scalar());
       return ::tensorflow::Status();
     })
     .Doc(
-        R"(Merges a table's chain of a full checkpoint and incremental ones into one full checkpoint, with all rows
-up to date.
-folder: the path of the chain's last checkpoint, as cc/checkpoint/checkpoint_path.h defines it.
+        R"(Makes a full checkpoint of one whose tables build on others, with all rows up to date.
+checkpoint: its prefix.
 prefix, id: of the new checkpoint; `id` has 16 hex digits.
-reference: the reference to the new checkpoint, for TensorFlow's part of the checkpoint.
+tables: the tables to write; empty: all of them, and all other variables.
+for_serving: whether to write only what lookups need.
 message: the engine's error, without TensorFlow's additions; empty if there is none.)");
 
 }  // namespace

@@ -29,9 +29,11 @@ def damage(draw: random.Random, path: Path, others: list[Path]) -> None:
     """Damages a file in a random way."""
     data = path.read_bytes()
     at = draw.randrange(len(data)) if data else 0
-    how = draw.choice(
-        ["flip", "flip", "set", "cut", "grow", "remove", "swap", "folder", "pipe", "link", "sparse"]
-    )
+    kinds = ["flip", "flip", "set", "cut", "grow", "remove", "swap", "folder", "link", "sparse"]
+    if not path.name.startswith(f"model-{_SAVES}."):
+        # TensorFlow itself, which reads the others, waits for the writer of a pipe.
+        kinds.append("pipe")
+    how = draw.choice(kinds)
     if how == "flip":
         path.write_bytes(
             data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :] if data else b"x"
@@ -60,8 +62,7 @@ def damage(draw: random.Random, path: Path, others: list[Path]) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    # Without TensorFlow's files: TensorFlow hangs if some of them are pipes.
-    return sorted(path for path in folder.rglob("*.sok-*") if path.is_file())
+    return sorted(path for end in ("*index", "*.data-*") for path in folder.glob(end) if path.is_file())
 
 
 def _attempt(draw: random.Random, folder: Path) -> Counter:
@@ -99,8 +100,8 @@ def _restore(session: tf.compat.v1.Session, model: killed_training.Model, prefix
     try:
         model.saver.restore(session, prefix)
         outcome, wanted = "restored exactly", [killed_training.expected(_SAVES)] * len(before)
-    except (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.FailedPreconditionError) as error:
-        assert str(Path(prefix).parent) in error.message, error.message
+    except (tf.errors.OpError, ValueError) as error:
+        assert str(Path(prefix).parent) in str(error), error
         outcome, wanted = "refused by name", before
     for rows, right in zip_equal(session.run(model.rows, keys), wanted):
         np.testing.assert_array_equal(rows, right)

@@ -17,10 +17,10 @@ from sparse_operation_kit.checkpoint import cli
 
 _TRIES = 8
 # Without "*", "?", "[" and "\\", because TensorFlow treats a prefix with them as a pattern.
-_PIECES = (
-    "model|..|.||-1|~|'|$(touch x)|-rf|größe| |%00|model.sok|model-7.index|x\0y|\0|a\0/../b|\x1b]0;|\n|\u202e"
-)
-_PIECES = [*_PIECES.split("|"), "a" * 300, "a/" * 3000]
+_PIECES = "model|..|.||-1|~|'|$(touch x)|-rf|größe| |%00|model.sok-index|model-7.index"
+_PIECES = [*_PIECES.split("|"), *"x\0y|\0|a\0/../b|\x1b]0;|\n|\u202e".split("|"), "a" * 300, "a/" * 3000]
+# Ends of names of a checkpoint's files.
+_OWN_FILES = [".index", ".data-00000-of-00001", ".sok-index", ".sok-0123456789abcdef.part-0.index"]
 # Allowed errors of a save.
 _REFUSALS = (
     tf.errors.InvalidArgumentError,
@@ -67,7 +67,7 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
         # Then normal saves, in a folder where the old checkpoints are not checkpoints.
         for step in range(3):
             base = f"{folder}/usual/model-{step}"
-            put_something(draw, Path(base + draw.choice([".index", ".sok", ".sok-table-0123456789abcdef"])))
+            put_something(draw, Path(base + draw.choice(_OWN_FILES)))
         prefix = savers[0].save(session, str(folder / "usual" / "model"), global_step=9)
         savers[0].restore(session, prefix)
         np.testing.assert_array_equal(session.run(rows), wanted)
@@ -86,7 +86,7 @@ def _save(
     if not os.path.abspath(prefix).startswith(str(folder.parent)):
         prefix = f"{folder}/model"
     if draw.random() < 0.5 and "\0" not in prefix and len(prefix) < 200:
-        put_something(draw, Path(prefix + draw.choice([".sok", "", ".index", ".data-00000-of-00001"])))
+        put_something(draw, Path(prefix + draw.choice(["", ".sok.lock", *_OWN_FILES])))
     try:
         path = saver.save(session, prefix, write_meta_graph=False, write_state=False)
     except _REFUSALS as error:

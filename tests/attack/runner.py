@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import forked
-from attack import damage, kills, links, manifests, paths, savers
+from attack import damage, kills, paths, savers
 from attack.scenario import Scenario
 
-SCENARIOS = tuple(module.SCENARIO for module in (kills, damage, manifests, paths, links, savers))
+SCENARIOS = tuple(module.SCENARIO for module in (kills, damage, paths, savers))
 
 
 def run(

@@ -8,7 +8,6 @@ missing_packages() {
   command -v make > /dev/null || echo make
   command -v bazel > /dev/null || echo bazel-bootstrap
   [ -e /usr/include/gtest/gtest.h ] || [ -e /usr/local/include/gtest/gtest.h ] || echo libgtest-dev
-  [ -e /usr/include/zlib.h ] || [ -e /usr/local/include/zlib.h ] || echo zlib1g-dev
   [ -e /usr/include/nlohmann/json.hpp ] || [ -e /usr/local/include/nlohmann/json.hpp ] || echo nlohmann-json3-dev
   if [ "$SOK_HOROVOD" = 1 ]; then
     command -v cmake > /dev/null || echo cmake

@@ -4,16 +4,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cc/checkpoint/checkpoint_path.h"
-#include "cc/checkpoint/checksums.h"
+#include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/rewritten_checkpoint.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
@@ -50,12 +51,10 @@ class Input {
   size_t at_ = 0;
 };
 
-// A good checkpoint: its files and its reference.
+// A good checkpoint: the files of its chain.
 struct Image {
   std::map<std::string, std::string> files;
-  std::vector<std::string> manifests;  // their paths, in the order of the chain
-  std::string prefix;
-  std::string folder;
+  std::vector<std::string> prefixes;  // in the order of the chain
 };
 
 TableOptions BaseOptions() {
@@ -100,14 +99,13 @@ Image MakeImage(int kind, const std::string& optimizer, const std::vector<float>
     }
     if (n == 2 && kind != 3 && !Erase(tables[0].get(), keys).ok()) Die("erasing");
     SaveRequest request;
-    image.prefix = request.prefix = "/c/m-" + std::to_string(n);
+    request.prefix = "/c/m-" + std::to_string(n);
     request.id = SaveId(static_cast<uint64_t>(n));
     request.delta = saves > 1;
     request.files = &files;
     const auto reference = Save(tables, request);
     if (!reference.ok()) Die("saving: " + reference.status().message());
-    image.folder = image.prefix + ".sok/t-" + request.id;
-    image.manifests.push_back(TableFile(files, image.folder, kManifestName));
+    image.prefixes.push_back(request.prefix);
   }
   for (const auto& [path, bytes] : files.AllFiles()) image.files[path] = *bytes;
   return image;
@@ -124,84 +122,89 @@ const std::vector<Image>& Images() {
   return images;
 }
 
-// Applies the changes to the files, with the manifests as JSON.
+// Changes tensors of the checkpoints on a disk, with the tables' entries as JSON, and writes them again.
 class Changes {
  public:
-  Changes(Image image, Input* input) : image_(std::move(image)), input_(*input) {
-    for (const std::string& path : image_.manifests) {
-      manifests_.push_back(Json::parse(image_.files[path], nullptr, false));
-      manifests_.back().erase("crc32");
-      image_.files.erase(path);
-    }
-    for (const auto& entry : image_.files) arrays_.push_back(entry.first);
+  Changes(MemoryFiles* files, const Image& image, Input* input) : files_(*files), input_(*input) {
+    for (const std::string& prefix : image.prefixes) checkpoints_.emplace_back(*files, prefix);
   }
 
   void Run() {
-    while (!input_.empty() && raw_.empty()) Change();
-    RefreshManifests();
+    bool edits_bytes = false;
+    while (!input_.empty() && !edits_bytes) edits_bytes = Change();
+    for (const RewrittenCheckpoint& checkpoint : checkpoints_) checkpoint.Write();
+    if (edits_bytes) EditBytes();
   }
-  const std::map<std::string, std::string>& files() const { return image_.files; }
 
  private:
-  void Change() {
-    switch (input_.Next(1) % 9) {
+  using Array = RewrittenCheckpoint::Array;
+
+  // Returns whether the rest of the input changes bytes of files.
+  bool Change() {
+    RewrittenCheckpoint& checkpoint = checkpoints_[input_.Below(checkpoints_.size())];
+    switch (input_.Next(1) % 8) {
       case 0:
-        EditArray();
-        return;
+        EditArray(&checkpoint);
+        return false;
       case 1:
-        return RefreshArray(EditArray());
+        RefreshChecksum(&checkpoint, EditArray(&checkpoint));
+        return false;
       case 2: {
-        const std::string& path = Array();
-        image_.files[path].resize(input_.Below(3000));
-        return;
+        Array& array = checkpoint.arrays.at(Name(checkpoint.arrays));
+        array.type.shape = {static_cast<int64_t>(input_.Below(300))};
+        array.bytes.resize(static_cast<size_t>(DataBytes(array.type)));
+        return false;
       }
       case 3:
       case 4:
-        return EditMember();
-      case 5: {
-        std::string& one = image_.files[Array()];
-        std::string& other = image_.files[Array()];
-        one.swap(other);
-        return;
-      }
+        EditMember(&checkpoint.strings.at(Name(checkpoint.strings)));
+        return false;
+      case 5:
+        std::swap(checkpoint.arrays.at(Name(checkpoint.arrays)),
+                  checkpoint.arrays.at(Name(checkpoint.arrays)));
+        return false;
       case 6:
-        image_.files.erase(Array());
-        return;
-      case 7:
-        raw_ = input_.Rest() + "\n";
-        return;
+        if (checkpoint.arrays.size() > 1) checkpoint.arrays.erase(Name(checkpoint.arrays));
+        return false;
       default:
-        checked_ = true;
-        raw_ = input_.Rest() + "\n";
+        return true;
     }
   }
 
-  const std::string& Array() { return arrays_[input_.Below(arrays_.size())]; }
-  std::string EditArray() {
-    const std::string& path = Array();
-    std::string& bytes = image_.files[path];
-    const size_t at = input_.Below(bytes.size());
+  template <typename Map>
+  std::string Name(const Map& map) {
+    auto found = map.begin();
+    std::advance(found, static_cast<int64_t>(input_.Below(map.size())));
+    return found->first;
+  }
+  std::string EditArray(RewrittenCheckpoint* checkpoint) {
+    const std::string name = Name(checkpoint->arrays);
+    Overwrite(&checkpoint->arrays.at(name).bytes);
+    return name;
+  }
+  void Overwrite(std::string* bytes) {
+    if (bytes->empty()) return;
+    const size_t at = input_.Below(bytes->size());
     const uint64_t value = input_.Next(8);
-    const size_t count = std::min<size_t>(bytes.size() - at, 1 + input_.Below(8));
-    std::memcpy(bytes.data() + at, &value, count);
-    return path;
+    std::memcpy(bytes->data() + at, &value, std::min<size_t>(bytes->size() - at, 1 + input_.Below(8)));
   }
-  // Updates the checksum of a file in the manifest that lists it. Files here have one block.
-  void RefreshArray(const std::string& path) {
-    for (size_t i = 0; i < manifests_.size(); ++i) {
-      const std::string& manifest = image_.manifests[i];
-      const std::string start = manifest.substr(0, manifest.rfind(kManifestName));
-      if (path.compare(0, start.size(), start) != 0) continue;
-      // The manifest lists the file ".shard-00000.keys.npy" as "shard-00000/keys.npy".
-      std::string file = path.substr(start.size());
-      file.replace(file.find('.'), 1, "/");
-      SetChecksum(&manifests_[i], file, Crc32(image_.files[path]));
+  // Makes a shard name the checksum that its array has. Arrays here have one block.
+  static void RefreshChecksum(RewrittenCheckpoint* checkpoint, const std::string& name) {
+    const size_t slash = name.rfind('/');
+    std::string& text = checkpoint->strings[name.substr(0, slash)];
+    Json json = Json::parse(text, nullptr, false);
+    const std::string array = name.substr(slash + 1);
+    if (!json.is_object() || !json.contains("arrays") || !json["arrays"].is_object() ||
+        !json["arrays"].contains(array) || !json["arrays"][array].is_object()) {
+      return;
     }
+    json["arrays"][array]["crc32c"] = {Crc32c(checkpoint->arrays[name].bytes)};
+    text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  static void SetChecksum(Json* json, const std::string& file, uint32_t checksum) {
-    if (json->is_object() && json->contains("file") && (*json)["file"] == file) (*json)["crc32"] = {checksum};
-    if (!json->is_structured()) return;
-    for (Json& child : *json) SetChecksum(&child, file, checksum);
+  // Changes bytes of any file.
+  void EditBytes() {
+    std::map<std::string, std::string*> all = files_.AllFiles();
+    while (!input_.empty()) Overwrite(all.at(Name(all)));
   }
 
   void Collect(Json* json, std::vector<Json*>* nodes) {
@@ -209,10 +212,14 @@ class Changes {
     if (!json->is_structured()) return;
     for (Json& child : *json) Collect(&child, nodes);
   }
-  void EditMember() {
-    Json& manifest = manifests_[input_.Below(manifests_.size())];
+  void EditMember(std::string* text) {
+    Json json = Json::parse(*text, nullptr, false);
+    if (json.is_discarded() || input_.Next(1) % 8 == 0) {
+      *text = std::string(input_.Below(50), '[');
+      return;
+    }
     std::vector<Json*> nodes;
-    Collect(&manifest, &nodes);
+    Collect(&json, &nodes);
     Json* const node = nodes[input_.Below(nodes.size())];
     Json value = Value();
     if (input_.Next(1) % 4 != 0 || !node->is_structured() || node->empty()) {
@@ -222,6 +229,7 @@ class Changes {
     } else {
       node->erase(node->begin().key());
     }
+    *text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   Json Value() {
     switch (input_.Next(1) % 14) {
@@ -256,35 +264,9 @@ class Changes {
     }
   }
 
-  static std::string WithChecksum(std::string text) {
-    return text + StrCat("\"crc32\": ", Crc32(text), "\n}");
-  }
-  // Writes the manifests, each with the checksums of those before it.
-  void RefreshManifests() {
-    std::vector<uint32_t> checksums;
-    for (size_t i = 0; i < manifests_.size(); ++i) {
-      Json& manifest = manifests_[i];
-      if (manifest.is_object() && manifest.contains("chain") && manifest["chain"].is_array()) {
-        for (size_t j = 0; j < std::min(checksums.size(), manifest["chain"].size()); ++j) {
-          Json& link = manifest["chain"][j];
-          if (link.is_object() && link.contains("crc32")) link["crc32"] = checksums[j];
-        }
-      }
-      std::string text = manifest.dump(1, ' ', false, Json::error_handler_t::replace);
-      if (text.size() > 2) text.resize(text.size() - 2);
-      text = WithChecksum(text + ",\n ");
-      if (!raw_.empty() && i + 1 == manifests_.size()) text = checked_ ? WithChecksum(raw_) : raw_;
-      checksums.push_back(Crc32(text));
-      image_.files[image_.manifests[i]] = std::move(text);
-    }
-  }
-
-  Image image_;
+  MemoryFiles& files_;
   Input& input_;
-  std::vector<Json> manifests_;  // without their checksums
-  std::vector<std::string> arrays_;
-  std::string raw_;       // replaces the last manifest if not empty
-  bool checked_ = false;  // whether raw_ gets a checksum
+  std::vector<RewrittenCheckpoint> checkpoints_;
 };
 
 void Fill(const std::map<std::string, std::string>& contents, MemoryFiles* files) {
@@ -297,9 +279,9 @@ void Fill(const std::map<std::string, std::string>& contents, MemoryFiles* files
 // Reads the checkpoint, which must succeed if `good`.
 void Read(const Image& image, MemoryFiles* files, const TableOptions& options, bool optimizer, bool good) {
   RestoreParts parts;
-  parts.files = files;
   parts.optimizer = optimizer;
-  auto restore = TableRestore::Open(image.prefix, image.folder, options, parts);
+  OpenedCheckpoints opened(*files);
+  auto restore = TableRestore::Open(opened, image.prefixes.back(), "t", options, parts);
   if (!restore.ok()) {
     if (restore.status().message().empty()) Die("an error without a message");
     if (good) Die("opening: " + restore.status().message());
@@ -332,10 +314,9 @@ void ReadFuzzedCheckpoint(const uint8_t* data, size_t size) {
   options.ranks = 1 + static_cast<int>(reader / 4 % 4);
   options.rank = static_cast<int>(reader / 16 % static_cast<uint64_t>(options.ranks));
   if (which == 4) options.capacity = 24;
-  Changes changes(Images()[which], &input);
-  changes.Run();
   MemoryFiles files;
-  Fill(changes.files(), &files);
+  Fill(Images()[which].files, &files);
+  Changes(&files, Images()[which], &input).Run();
   Read(Images()[which], &files, options, reader < 200, good);
 }
 

@@ -10,7 +10,7 @@ load("//tools:copts.bzl", "SOK_COPTS")
 # Files of //cc/checkpoint by program, whose name ends in "_test".
 _PROGRAMS = {
     "state": [
-        "checkpoint_names_test.cc",
+        "checkpoint_places_test.cc",
         "deltas_test.cc",
         "placed_tables_test.cc",
         "raw_rows_test.cc",
@@ -21,7 +21,6 @@ _PROGRAMS = {
         "bloom_blocks_test.cc",
         "faults_test.cc",
         "files_test.cc",
-        "links_test.cc",
     ],
     # Counts all memory of its program, which can therefore contain no other test, and creates a table that is too
     # large for kernels on the host.

@@ -28,9 +28,9 @@ class FailingFiles final : public Files {
   int64_t operations() const { return operations_; }
   bool failed() const { return failed_; }
 
-  Status MakeFolder(const std::string& path) override {
+  Status MakeFolder(const std::string& path, bool* made) override {
     SOK_RETURN_IF_ERROR(Count("make the folder", path));
-    return files_->MakeFolder(path);
+    return files_->MakeFolder(path, made);
   }
   StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override {
     SOK_RETURN_IF_ERROR(Count("create", path));
@@ -39,6 +39,10 @@ class FailingFiles final : public Files {
     return std::unique_ptr<FileWriter>(std::make_unique<Writer>(this, path, std::move(file.value())));
   }
   StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override { return files_->Open(path); }
+  Status SyncFile(const std::string& path) override {
+    SOK_RETURN_IF_ERROR(Count("sync", path));
+    return files_->SyncFile(path);
+  }
   Status SyncFolder(const std::string& path) override {
     SOK_RETURN_IF_ERROR(Count("sync", path));
     return files_->SyncFolder(path);
@@ -54,21 +58,20 @@ class FailingFiles final : public Files {
   Status List(const std::string& path, std::vector<std::string>* names) override {
     return files_->List(path, names);
   }
-  bool IsFolder(const std::string& path) override { return files_->IsFolder(path); }
 
  private:
   class Writer final : public FileWriter {
    public:
     Writer(FailingFiles* files, std::string path, std::unique_ptr<FileWriter> file)
         : files_(files), path_(std::move(path)), file_(std::move(file)) {}
-    Status Write(const void* data, int64_t bytes) override {
+    Status WriteAt(int64_t offset, const void* data, int64_t bytes) override {
       const bool died_before = files_->failed_;
       const Status status = files_->Count("write", path_);
       if (!status.ok()) {
-        if (!died_before) SOK_RETURN_IF_ERROR(file_->Write(data, bytes / 2));
+        if (!died_before) SOK_RETURN_IF_ERROR(file_->WriteAt(offset, data, bytes / 2));
         return status;
       }
-      return file_->Write(data, bytes);
+      return file_->WriteAt(offset, data, bytes);
     }
     Status Sync() override {
       SOK_RETURN_IF_ERROR(files_->Count("sync", path_));

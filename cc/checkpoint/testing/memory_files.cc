@@ -10,9 +10,11 @@ class MemoryFiles::Writer final : public FileWriter {
  public:
   Writer(MemoryFiles* files, std::shared_ptr<Node> node) : files_(files), node_(std::move(node)) {}
 
-  Status Write(const void* data, int64_t bytes) override {
+  Status WriteAt(int64_t offset, const void* data, int64_t bytes) override {
     const MutexLock lock(files_->mutex_);
-    node_->bytes.append(static_cast<const char*>(data), static_cast<size_t>(bytes));
+    const size_t end = static_cast<size_t>(offset + bytes);
+    if (node_->bytes.size() < end) node_->bytes.resize(end);
+    std::memcpy(node_->bytes.data() + offset, data, static_cast<size_t>(bytes));
     return OkStatus();
   }
   Status Sync() override {
@@ -31,17 +33,15 @@ class MemoryFiles::Reader final : public FileReader {
   Reader(std::string path, std::shared_ptr<Node> node) : path_(std::move(path)), node_(std::move(node)) {}
 
   int64_t size() const override { return static_cast<int64_t>(node_->bytes.size()); }
-  Status Read(void* data, int64_t bytes) override {
-    if (bytes > size() - at_) return DataLoss("'", path_, "' ended early");
-    std::memcpy(data, node_->bytes.data() + at_, static_cast<size_t>(bytes));
-    at_ += bytes;
+  Status ReadAt(int64_t offset, void* data, int64_t bytes) override {
+    if (bytes > size() - offset) return DataLoss("'", path_, "' ended early");
+    std::memcpy(data, node_->bytes.data() + offset, static_cast<size_t>(bytes));
     return OkStatus();
   }
 
  private:
   const std::string path_;
   const std::shared_ptr<Node> node_;
-  int64_t at_ = 0;
 };
 
 MemoryFiles::MemoryFiles() : root_(std::make_shared<Node>()) { root_->folder = true; }
@@ -65,13 +65,16 @@ std::shared_ptr<MemoryFiles::Node> MemoryFiles::Parent(const std::string& path, 
   return parent != nullptr && parent->folder && !name->empty() ? parent : nullptr;
 }
 
-Status MemoryFiles::MakeFolder(const std::string& path) {
+Status MemoryFiles::MakeFolder(const std::string& path, bool* made) {
   const MutexLock lock(mutex_);
+  *made = false;
+  if (Find(path) == root_) return OkStatus();
   std::string name;
   const std::shared_ptr<Node> parent = Parent(path, &name);
   if (parent == nullptr) return NotFound("No folder for '", path, "'");
   std::shared_ptr<Node>& node = parent->names[name];
-  if (node == nullptr) {
+  *made = node == nullptr;
+  if (*made) {
     node = std::make_shared<Node>();
     node->folder = true;
   }
@@ -143,10 +146,17 @@ Status MemoryFiles::List(const std::string& path, std::vector<std::string>* name
   return OkStatus();
 }
 
-bool MemoryFiles::IsFolder(const std::string& path) {
+Status MemoryFiles::SyncFile(const std::string& path) {
   const MutexLock lock(mutex_);
   const std::shared_ptr<Node> node = Find(path);
-  return node != nullptr && node->folder;
+  if (node == nullptr || node->folder) return NotFound("No file '", path, "'");
+  node->synced_bytes = node->bytes;
+  return OkStatus();
+}
+
+void MemoryFiles::RemoveAll() {
+  const MutexLock lock(mutex_);
+  root_->names.clear();
 }
 
 bool MemoryFiles::Exists(const std::string& path) {

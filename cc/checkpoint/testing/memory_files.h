@@ -24,14 +24,14 @@ class MemoryFiles final : public Files {
  public:
   MemoryFiles();
 
-  Status MakeFolder(const std::string& path) override;
+  Status MakeFolder(const std::string& path, bool* made) override;
   StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override;
   StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override;
+  Status SyncFile(const std::string& path) override;
   Status SyncFolder(const std::string& path) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status Remove(const std::string& path) override;
   Status List(const std::string& path, std::vector<std::string>* names) override;
-  bool IsFolder(const std::string& path) override;
 
   // Cuts the power: each change that was not synced survives or is lost, at random.
   void CutPower(uint64_t seed);
@@ -39,6 +39,7 @@ class MemoryFiles final : public Files {
   // All files, with their bytes, which may be changed.
   std::map<std::string, std::string*> AllFiles();
   bool Exists(const std::string& path);
+  void RemoveAll();
 
  private:
   struct Node {

@@ -35,8 +35,9 @@ class MemorySavesTest : public ::testing::Test {
     options.initializer.seed = 77;
     return options;
   }
-  std::string MustSave(const Tables& tables, const SaveRequest& request) {
-    auto reference = Save(tables, request);
+  // Returns the table's name in the checkpoint.
+  std::string MustSave(const Tables& tables, const SaveRequest& request, const std::string& name = "") {
+    auto reference = Save(tables, request, name);
     EXPECT_TRUE(reference.ok()) << reference.status().message();
     return reference.ok() ? reference.value() : "";
   }
@@ -46,20 +47,22 @@ class MemorySavesTest : public ::testing::Test {
     EXPECT_TRUE(tables.ok()) << tables.status().message();
     return tables.ok() ? std::move(tables.value()) : Tables();
   }
-  RestoreParts Parts() {
-    RestoreParts parts;
-    parts.files = &files_;
-    return parts;
+  static RestoreParts Parts() { return RestoreParts(); }
+  StatusOr<Tables> Restore(const std::string& prefix, const std::string& name, const TableOptions& options,
+                           int ranks, const RestoreParts& parts) {
+    return sok::Restore(files_, prefix, name, options, ranks, parts);
   }
-  // Whether a checkpoint is a delta, by its manifest.
-  bool IsDelta(const SaveRequest& request) {
-    for (const auto& [path, bytes] : files_.AllFiles()) {
-      if (path.find(request.id + ".manifest.json") != std::string::npos) {
-        return bytes->find("\"kind\": \"delta\"") != std::string::npos;
-      }
-    }
-    ADD_FAILURE() << "no manifest for " << request.prefix;
-    return false;
+  // A table of a checkpoint, as its entries say.
+  Manifest ReadManifest(const SaveRequest& request, const std::string& name = Options().name) {
+    auto checkpoint = SavedCheckpoint::Open(files_, request.prefix);
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    auto manifest = checkpoint.value()->ReadTable(name);
+    EXPECT_TRUE(manifest.ok()) << manifest.status().message();
+    return manifest.ok() ? std::move(manifest.value()) : Manifest();
+  }
+  // Whether the table of a checkpoint is a delta.
+  bool IsDelta(const SaveRequest& request, const std::string& name = Options().name) {
+    return ReadManifest(request, name).delta;
   }
 
   MemoryFiles files_;

@@ -229,14 +229,16 @@ inline Status TrainOnSome(const Tables& tables, const std::string& optimizer, co
   return TrainOn(tables, optimizer, hyper, some, random);
 }
 
-// The stages of a save.
-inline Status Begin(EngineTable* table, const SaveRequest& request) {
+// The stages of a save of one table, under its own name or another one.
+inline Status Begin(EngineTable* table, const SaveRequest& request, const std::string& name = "") {
   InlineExecutor executor;
-  return BeginTableCheckpoint(ContextOn(executor), table, request);
+  const TableToSave one{table, name};
+  return BeginCheckpoint(ContextOn(executor), {&one, 1}, request);
 }
-inline Status Write(EngineTable* table, const SaveRequest& request) {
+inline Status Write(EngineTable* table, const SaveRequest& request, const std::string& name = "") {
   InlineExecutor executor;
-  return WriteTableShard(ContextOn(executor), table, request);
+  const TableToSave one{table, name};
+  return WriteCheckpointPart(ContextOn(executor), {&one, 1}, request);
 }
 inline Status End(EngineTable* table, const SaveRequest& request, bool ok) {
   InlineExecutor executor;
@@ -247,40 +249,35 @@ inline StatusOr<std::shared_ptr<EngineTable>> Load(TableRestore* restore) {
   return restore->Load(ContextOn(executor), EngineOfTests().engine);
 }
 
-inline StatusOr<std::string> Compact(const std::string& folder, const SaveRequest& request) {
+inline Status Compact(const std::string& prefix, const SaveRequest& request) {
   InlineExecutor executor;
-  return CompactCheckpoint(ContextOn(executor), EngineOfTests().engine, folder, request);
+  return CompactCheckpoint(ContextOn(executor), EngineOfTests().engine, prefix, request);
 }
 
-// All stages of a save on all ranks; after a failure, its clean-up.
-inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& request) {
-  const auto stages = [&]() -> StatusOr<std::string> {
-    for (const auto& table : tables) SOK_RETURN_IF_ERROR(Begin(table.get(), request));
-    for (const auto& table : tables) SOK_RETURN_IF_ERROR(Write(table.get(), request));
-    std::string reference;
-    for (const auto& table : tables) {
-      auto published = PublishTableCheckpoint(table->options(), request);
-      if (!published.ok()) return published;
-      if (table != tables.front() && published.value() != reference) return Internal("ranks disagree");
-      reference = published.value();
-    }
-    return reference;
+// All stages of a save of one table on all ranks; after a failure, its clean-up. Returns the table's name in
+// the checkpoint.
+inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& request,
+                                  const std::string& name = "") {
+  const auto stages = [&]() -> Status {
+    for (const auto& table : tables) SOK_RETURN_IF_ERROR(Begin(table.get(), request, name));
+    for (const auto& table : tables) SOK_RETURN_IF_ERROR(Write(table.get(), request, name));
+    return CommitCheckpoint(request, static_cast<int>(tables.size()), /*with_others=*/false);
   };
-  auto reference = stages();
-  for (const auto& table : tables) {
-    if (!reference.ok()) AbandonTableCheckpoint(table->options(), request);
-    SOK_RETURN_IF_ERROR(End(table.get(), request, reference.ok()));
-  }
-  return reference;
+  const Status status = stages();
+  if (!status.ok()) AbandonCheckpoint(request);
+  for (const auto& table : tables) SOK_RETURN_IF_ERROR(End(table.get(), request, status.ok()));
+  if (!status.ok()) return status;
+  return name.empty() ? tables[0]->options().name : name;
 }
 
 // New tables from a checkpoint. Checks the checkpoint on all ranks before any rank loads it.
-inline StatusOr<Tables> Restore(const std::string& prefix, const std::string& reference, TableOptions options,
-                                int ranks, const RestoreParts& parts) {
+inline StatusOr<Tables> Restore(Files& files, const std::string& prefix, const std::string& name,
+                                TableOptions options, int ranks, const RestoreParts& parts = {}) {
   std::vector<std::unique_ptr<TableRestore>> restores;
+  OpenedCheckpoints opened(files);
   options.ranks = ranks;
   for (options.rank = 0; options.rank < ranks; ++options.rank) {
-    auto restore = TableRestore::Open(prefix, reference, options, parts);
+    auto restore = TableRestore::Open(opened, prefix, name, options, parts);
     if (!restore.ok()) return restore.status();
     restores.push_back(std::move(restore.value()));
   }

@@ -1,4 +1,4 @@
-// For tests: the files of tables' checkpoints as earlier versions wrote them, and under another prefix.
+// For tests: the files of a checkpoint, under another prefix, or removed.
 #ifndef SOK_CC_CHECKPOINT_TESTING_TABLE_FILES_H_
 #define SOK_CC_CHECKPOINT_TESTING_TABLE_FILES_H_
 
@@ -22,28 +22,18 @@ inline std::vector<std::string> EndsOf(Files& files, const std::string& director
   return ends;
 }
 
-// Moves the files of the table `name` of the prefix `directory`/`base` into a folder, as in the checkpoints
-// of earlier versions.
-inline void MoveIntoFolder(Files& files, const std::string& directory, const std::string& base,
-                           const std::string& name) {
-  const std::string start = base + ".sok-" + name + ".";
-  const std::string folder = directory + "/" + base + ".sok/" + name;
-  for (const std::string& end : EndsOf(files, directory, start)) {
-    const size_t dot = end.find('.');
-    const bool in_shard = end.compare(0, 6, "shard-") == 0;
-    const std::string parent = in_shard ? folder + "/" + end.substr(0, dot) : folder;
-    EXPECT_TRUE(MakeFolders(files, parent).ok());
-    const std::string file = in_shard ? end.substr(dot + 1) : end;
-    EXPECT_TRUE(files.Rename(directory + "/" + start + end, parent + "/" + file).ok());
+// Renames the files of the checkpoint with the prefix `from`.
+inline void MoveCheckpoint(Files& files, const std::string& from, const std::string& to) {
+  const size_t slash = from.rfind('/');
+  for (const std::string& end : EndsOf(files, from.substr(0, slash), from.substr(slash + 1) + ".")) {
+    EXPECT_TRUE(files.Rename(from + "." + end, to + "." + end).ok());
   }
 }
 
-// Moves all tables of the prefix `directory`/`base` to the prefix `to`.
-inline void MoveTables(Files& files, const std::string& directory, const std::string& base,
-                       const std::string& to) {
-  const std::string start = base + ".sok-";
-  for (const std::string& end : EndsOf(files, directory, start)) {
-    EXPECT_TRUE(files.Rename(directory + "/" + start + end, to + ".sok-" + end).ok());
+inline void RemoveCheckpoint(Files& files, const std::string& prefix) {
+  const size_t slash = prefix.rfind('/');
+  for (const std::string& end : EndsOf(files, prefix.substr(0, slash), prefix.substr(slash + 1) + ".")) {
+    EXPECT_TRUE(files.Remove(prefix + "." + end).ok());
   }
 }
 

@@ -321,21 +321,21 @@ TEST(TableGlobalStepTest, AGlobalStepAheadOfTheCheckpointsDoesNotMoveLastSteps) 
   const std::vector<int64_t> rows = RowsOf(table.get(), {1});
   table->set_last_step(rows[0], 190);
   // The program's step is ahead of the checkpoint's, so the row has become older.
-  table->chain_end().folder = "full";
+  table->chain_end().prefix = "full";
   EXPECT_TRUE(table->SetGlobalStep(205).ok());
   EXPECT_EQ(LastStep(*table, 1), 190);
-  EXPECT_EQ(table->chain_end().folder, "full");
+  EXPECT_EQ(table->chain_end().prefix, "full");
 }
 
 TEST(TableGlobalStepTest, AGlobalStepBehindTheCheckpointsMovesLastStepsBackAndEndsTheChain) {
   auto table = MakeAgingTable(30);
   table->SetClock(/*steps=*/200, /*uses=*/5, /*of_graph=*/true);
   table->set_last_step(RowsOf(table.get(), {1})[0], 190);
-  table->chain_end().folder = "full";
+  table->chain_end().prefix = "full";
   EXPECT_TRUE(table->SetGlobalStep(20).ok());
   EXPECT_EQ(table->steps(), 20);
   EXPECT_EQ(LastStep(*table, 1), 10);
-  EXPECT_EQ(table->chain_end().folder, "");
+  EXPECT_EQ(table->chain_end().prefix, "");
   // Sessions that run at the same time may set their steps in any order.
   EXPECT_TRUE(table->SetGlobalStep(22).ok());
   EXPECT_TRUE(table->SetGlobalStep(21).ok());

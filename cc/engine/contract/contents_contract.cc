@@ -183,12 +183,12 @@ TEST_P(ContentsContract, ChangesCountFromTheLastSaveThatSucceeded) {
   ASSERT_TRUE(Assign(table, {1, 2, 3}).ok());
   ASSERT_TRUE(Hold(table)->TrackChanges().ok());
   ASSERT_TRUE(Hold(table)->BeginSave().ok());
-  Hold(table)->EndSave(true, ChainEnd{"/full", 7});
+  Hold(table)->EndSave(true, ChainEnd{"/full", "7"});
   ASSERT_TRUE(Assign(table, {2, 4}).ok());
   int64_t erased = 0;
   ASSERT_TRUE(table.Erase(0, {3}, &erased).ok());
   const auto held = Hold(table);
-  EXPECT_EQ(held->state().chain_end.folder, "/full");
+  EXPECT_EQ(held->state().chain_end.prefix, "/full");
   EXPECT_EQ(held->CountRows(RowSet::kChanged).value(), 2);
   EXPECT_EQ(KeysIn(held.get(), RowSet::kChanged), (std::vector<int64_t>{2, 4}));
   std::vector<int64_t> keys;
@@ -199,9 +199,9 @@ TEST_P(ContentsContract, ChangesCountFromTheLastSaveThatSucceeded) {
   EXPECT_EQ(KeysIn(held.get(), RowSet::kChanged), (std::vector<int64_t>{2, 4})) << "after a failed save";
   ASSERT_TRUE(held->ErasedKeys(&keys).ok());
   EXPECT_EQ(keys, (std::vector<int64_t>{3})) << "after a failed save";
-  EXPECT_EQ(held->state().chain_end.folder, "");
+  EXPECT_EQ(held->state().chain_end.prefix, "");
   ASSERT_TRUE(held->BeginSave().ok());
-  held->EndSave(true, ChainEnd{"/full", 8});
+  held->EndSave(true, ChainEnd{"/full", "8"});
   EXPECT_EQ(held->CountRows(RowSet::kChanged).value(), 0);
   ASSERT_TRUE(held->ErasedKeys(&keys).ok());
   EXPECT_EQ(keys, (std::vector<int64_t>{})) << "they are saved";
@@ -222,7 +222,7 @@ TEST_P(ContentsContract, ChangesDuringASaveBelongToTheNextOne) {
     ASSERT_TRUE(Assign(table, {2}).ok());
     ASSERT_TRUE(table.Erase(0, {3}, &erased).ok());
     ASSERT_TRUE(Assign(table, {6}).ok());  // in the row of 3
-    Hold(table)->EndSave(ok, ChainEnd{"/chain", 1});
+    Hold(table)->EndSave(ok, ChainEnd{"/chain", "1"});
     const auto held = Hold(table);
     std::vector<int64_t> keys = KeysIn(held.get(), RowSet::kChanged);
     std::sort(keys.begin(), keys.end());

@@ -1,4 +1,4 @@
-"""python -m sparse_operation_kit.checkpoint inspect|verify|export|diff|compact|rehash PATH."""
+"""python -m sparse_operation_kit.checkpoint inspect|verify|export|diff|compact PATH."""
 
 import sys
 

@@ -14,15 +14,11 @@ from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.exporting import FORMATS, export
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.checkpoint.printable import printable
-from sparse_operation_kit.checkpoint.rehashing import rehash
 
 PROGRAM = "python -m sparse_operation_kit.checkpoint"
 # Exit statuses. A program that compares two checkpoints can distinguish "different" from "error".
 OK, FOUND, ERROR = 0, 1, 2
-_PATH_HELP = (
-    "a checkpoint's prefix (model.ckpt-100), a directory with checkpoints (the latest is used), "
-    "model.ckpt-100.sok for its tables alone, or a table's folder or one of its files"
-)
+_PATH_HELP = "a checkpoint's prefix (model.ckpt-100), or a directory with checkpoints (the latest is used)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_diff(commands)
     _add_compact(commands)
-    _add_rehash(commands)
     _add_export(commands)
     return parser
 
@@ -80,7 +75,7 @@ def _add_inspect(commands) -> None:
     _add_tables(command)
     command.add_argument("--id", metavar="N", type=int, help="show the row, slots and counts of this id only")
     command.add_argument(
-        "--brief", action="store_true", help="show only the manifests: read no rows, make no histograms"
+        "--brief", action="store_true", help="show only the entries: read no rows, make no histograms"
     )
     command.add_argument("--png", metavar="FILE", type=Path, help="also draw the histograms to this PNG file")
 
@@ -124,24 +119,6 @@ def _add_compact(commands) -> None:
         "compact",
         _compact,
         "merge a full checkpoint and the incremental ones after it into one full checkpoint",
-    )
-    _add_new_prefix(command)
-
-
-def _add_rehash(commands) -> None:
-    command = _command(
-        commands,
-        "rehash",
-        _rehash,
-        "write a full checkpoint in which tables of string columns have the keys that the columns have now: "
-        "the string's Fingerprint64 modulo 2^63 - 1, no longer its 64 bits",
-    )
-    command.add_argument(
-        "--table",
-        metavar="NAME",
-        action="append",
-        required=True,
-        help="a table whose keys come from strings; can be given more than once. Others are copied",
     )
     _add_new_prefix(command)
 
@@ -212,17 +189,6 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _compact(options: argparse.Namespace) -> int:
     compact(open_checkpoint(options.path), options.to)
-    return OK
-
-
-def _rehash(options: argparse.Namespace) -> int:
-    for done in rehash(open_checkpoint(options.path), options.to, options.table):
-        _print(
-            [
-                f"{done.name}: {done.changed:,} of {done.rows:,} rows have another key, "
-                f"{done.dropped:,} had the key of another row and are dropped"
-            ]
-        )
     return OK
 
 

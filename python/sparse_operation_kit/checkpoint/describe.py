@@ -7,27 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import histogram, table_files
+from sparse_operation_kit.checkpoint import histogram
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.rows import columns_of, find_row, find_waiting, waiting_ids
 
 
 def describe(table: Table) -> Iterator[str]:
-    """Yields lines about a table: the contents of its manifests, and its ids that wait for admission."""
-    manifest = table.manifest
-    description = manifest.table
+    """Yields lines about a table: the contents of its entries, and its ids that wait for admission."""
+    link = table.last
+    description = link.table
     shards = len(table.last.shards)
     yield f"{table.name}"
-    place = table.last.path
-    yield f"  folder      {place}" if table_files.is_folder(place) else f"  files       {place}.*"
-    at = f"{_clock(description)} {manifest.steps:,}, training lookup {manifest.uses:,}"
+    yield f"  files       {link.prefix}.*"
+    at = f"{_clock(description)} {link.steps:,}, training lookup {link.uses:,}"
     yield f"  checkpoint  {_kind(table)}, of {at}"
-    rows = f"{manifest.rows:,} of {manifest.dim} floats in {count_of(shards, 'shard')}"
+    rows = f"{link.rows:,} of {table.dim} floats in {count_of(shards, 'shard')}"
     yield f"  rows        {rows}, {size(table.last.bytes)}"
     if shards > 1:
         yield f"  of a shard  {', '.join(f'{shard.table_rows:,}' for shard in table.last.shards)}"
-    if manifest.is_delta:
+    if link.is_delta:
         written = sum(shard.rows for shard in table.last.shards)
         gone = sum(len(shard.arrays["deleted"]) for shard in table.last.shards)
         yield f"  in it       {count_of(written, 'row')}, and {count_of(gone, 'deleted key')}"
@@ -81,7 +80,7 @@ def describe_id(table: Table, key: int) -> Iterator[str]:
     if waiting is None:
         raise CheckpointError(table.last.path, f"table '{table.name}' has no row of the id {key}")
     yield f"{table.name}: id {key}, shard {shard}, waits for admission"
-    yield f"  count       {waiting[0]} of {table.manifest.table['admission']['filter_freq']}"
+    yield f"  count       {waiting[0]} of {table.last.table['admission']['filter_freq']}"
     yield f"  last_step   {waiting[1]}"
 
 
@@ -105,9 +104,7 @@ def _clock(description: dict[str, Any]) -> str:
 
 
 def _kind(table: Table) -> str:
-    return (
-        f"delta after {count_of(len(table.links) - 1, 'checkpoint')}" if table.manifest.is_delta else "full"
-    )
+    return f"delta after {count_of(len(table.links) - 1, 'checkpoint')}" if table.last.is_delta else "full"
 
 
 def _parameters(description: dict[str, Any] | None) -> str:
@@ -118,7 +115,7 @@ def _parameters(description: dict[str, Any] | None) -> str:
 
 
 def _optimizer(table: Table) -> Iterator[str]:
-    optimizer = table.manifest.optimizer
+    optimizer = table.last.optimizer
     if optimizer is None:
         yield "  optimizer   none yet"
         return
@@ -129,7 +126,7 @@ def _optimizer(table: Table) -> Iterator[str]:
 
 
 def _waiting(table: Table) -> Iterator[str]:
-    if (table.manifest.table["admission"] or {}).get("kind") != "counter":
+    if (table.last.table["admission"] or {}).get("kind") != "counter":
         return
     counts = waiting_ids(table)[1]
     most = f", the most frequent seen {count_of(int(counts.max()), 'time')}" if counts.size else ""
@@ -139,7 +136,8 @@ def _waiting(table: Table) -> Iterator[str]:
 def _chain(table: Table) -> Iterator[str]:
     for number, link in enumerate(table.links[:-1]):
         start = "  builds on   " if number == 0 else "              "
-        yield f"{start}{link.path} ({link.manifest.kind}, step {link.manifest.steps:,}, {size(link.bytes)})"
+        kind = "delta" if link.is_delta else "full"
+        yield f"{start}{link.prefix} ({kind}, step {link.steps:,}, {size(link.bytes)})"
 
 
 def _numbers(value: np.ndarray) -> str:

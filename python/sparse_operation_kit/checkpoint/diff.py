@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint.describe import count_of
-from sparse_operation_kit.checkpoint.format import Shard, Table, mixed
+from sparse_operation_kit.checkpoint.format import BLOOM, BLOOM_BLOCK_BYTES, Shard, Table, mixed
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
 
@@ -68,7 +67,7 @@ def compare(first: Table, second: Table) -> TableDifference:
     found = TableDifference(manifest=list(_manifest_lines(first, second)))
     common = [name for name in columns_of(first) if name in columns_of(second)]
     columns = [name for name in common if _width(first, name) == _width(second, name)]
-    row_bytes = 16 + sum(second.last.shards[0].arrays[name].spec.row_bytes for name in columns)
+    row_bytes = 16 + sum(second.last.shards[0].arrays[name].row_bytes for name in columns)
     passes = max(1, -(-count_rows(second) * row_bytes // _HELD_BYTES))
     for number in range(passes):
         _compare_part(first, second, columns, (number, passes), found)
@@ -83,9 +82,9 @@ def lines(first: Checkpoint, second: Checkpoint, names: list[str] | None) -> Ite
     of_second = {entry.name: entry for entry in second.select(names)}
     for name in sorted(of_first.keys() | of_second.keys()):
         if name not in of_second:
-            yield f"{name}: only in {first.path}"
+            yield f"{name}: only in {first.prefix}"
         elif name not in of_first:
-            yield f"{name}: only in {second.path}"
+            yield f"{name}: only in {second.prefix}"
         else:
             found = compare(of_first[name].open(), of_second[name].open())
             yield from (f"{name}: {line}" for line in _lines(found))
@@ -107,7 +106,7 @@ def _lines(found: TableDifference) -> Iterator[str]:
 
 
 def _width(table: Table, name: str) -> tuple[int, ...]:
-    return table.last.shards[0].arrays[name].spec.shape[1:]
+    return table.last.shards[0].arrays[name].shape[1:]
 
 
 def _compare_part(
@@ -184,7 +183,7 @@ def _waiting_differences(first: Table, second: Table) -> int:
 
 def _bloom_differs(first: Table, second: Table) -> bool:
     """Returns whether the counters differ, which every checkpoint holds completely, in full or in blocks."""
-    same_layout = manifests.in_blocks(first.manifest.table) == manifests.in_blocks(second.manifest.table)
+    same_layout = _in_blocks(first) == _in_blocks(second)
     of_shard = _bloom_checksums if same_layout else _checksum_of_blocks
     sides = [
         [of_shard(shard) for shard in table.last.shards if "bloom_counters" in shard.arrays]
@@ -193,8 +192,12 @@ def _bloom_differs(first: Table, second: Table) -> bool:
     return sides[0] != sides[1]
 
 
+def _in_blocks(table: Table) -> bool:
+    return bool((table.last.table["admission"] or {}).get("in_blocks"))
+
+
 def _bloom_checksums(shard: Shard) -> list[tuple[int, ...]]:
-    return [shard.arrays[name].spec.crc32 for name in manifests.BLOOM if name in shard.arrays]
+    return [shard.arrays[name].crc32c for name in BLOOM if name in shard.arrays]
 
 
 def _checksum_of_blocks(shard: Shard) -> tuple[int, int]:
@@ -214,7 +217,7 @@ def _blocks_of(shard: Shard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         numbers = shard.arrays["bloom_blocks"]
         yield from zip(numbers.blocks(_BLOCK_ROWS), counters.blocks(_BLOCK_ROWS))
         return
-    width = manifests.BLOOM_BLOCK_BYTES // counters.spec.dtype.itemsize
+    width = BLOOM_BLOCK_BYTES // counters.dtype.itemsize
     first = 0
     for piece in counters.blocks(_BLOCK_ROWS * width):
         piece = np.pad(piece, (0, -len(piece) % width)).reshape(-1, width)
@@ -235,12 +238,12 @@ def _shown(facts: dict[str, Any], name: str) -> str:
 
 def _facts(table: Table) -> dict[str, Any]:
     """Returns the facts that are equal in all checkpoints of the same state, whatever their layout."""
-    manifest = table.manifest
-    facts: dict[str, Any] = {"steps": manifest.steps, "uses": manifest.uses}
-    for name, value in manifest.table.items():
+    link = table.last
+    facts: dict[str, Any] = {"steps": link.steps, "uses": link.uses}
+    for name, value in link.table.items():
         facts.update(_flat(name, value))
     facts.pop("admission.in_blocks", None)
-    optimizer = manifest.optimizer
+    optimizer = link.optimizer
     facts["optimizer"] = optimizer.name if optimizer else "none"
     if optimizer:
         facts["optimizer.steps"] = optimizer.steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -11,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from sparse_operation_kit.checkpoint.compaction import refuse_existing
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.paths import check_path
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks
-from sparse_operation_kit.checkpoint.writer import ArrayWriter, refuse_existing
 
 FORMATS = ("parquet", "npy", "saved_model", "saved_model_sok")
 # Approximate size of a row group of a Parquet file, which readers load at once.
@@ -89,13 +90,15 @@ def _write_npy(table: Table, folder: Path) -> None:
     target = folder / file_name(table)
     target.mkdir()
     rows = count_rows(table)
-    keys = ArrayWriter(target / "keys.npy", np.dtype("<i8"), (rows,))
-    values = ArrayWriter(target / "values.npy", np.dtype("<f4"), (rows, table.manifest.dim))
-    for block in row_blocks(table, ("values",)):
-        keys.append(block.keys)
-        values.append(block.columns["values"])
-    keys.finish()
-    values.finish()
+    types = {"keys": ("<i8", (rows,)), "values": ("<f4", (rows, table.dim))}
+    with contextlib.ExitStack() as opened:
+        files = {name: opened.enter_context(open(target / f"{name}.npy", "xb")) for name in types}
+        for name, (dtype, shape) in types.items():
+            header = {"descr": dtype, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(files[name], header)
+        for block in row_blocks(table, ("values",)):
+            files["keys"].write(block.keys.tobytes())
+            files["values"].write(block.columns["values"].tobytes())
 
 
 def _write_parquet(table: Table, folder: Path) -> None:
@@ -107,7 +110,7 @@ def _write_parquet(table: Table, folder: Path) -> None:
             folder, "Parquet files need the package pyarrow, which is not installed: pip install pyarrow"
         ) from None
     counts = [name for name in columns_of(table) if name != "values" and not name.startswith("slot-")]
-    row = pyarrow.list_(pyarrow.float32(), table.manifest.dim)
+    row = pyarrow.list_(pyarrow.float32(), table.dim)
     schema = pyarrow.schema(
         [("key", pyarrow.int64()), ("values", row), *((name, pyarrow.int64()) for name in counts)]
     )

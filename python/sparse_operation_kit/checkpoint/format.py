@@ -1,20 +1,26 @@
-"""Tables of checkpoints: their manifest and arrays, and the chain that a delta builds on."""
+"""Tables of checkpoints: their entries and arrays, and the chain that a delta builds on.
+
+The C++ library has checked that entries are consistent and fit together.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import manifest as manifests
-from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.manifest import Manifest, ShardSpec
-from sparse_operation_kit.checkpoint.npy import CheckedArray
-from sparse_operation_kit.checkpoint.placement import BY_KEY
+from sparse_operation_kit.checkpoint.reader import SavedCheckpoint, SavedTable
+
+# Arrays with one number for each row, besides the keys; arrays of an admission filter.
+COLUMNS = ("frequency", "last_step", "last_used", "adam_step")
+WAITING = ("waiting_keys", "waiting_counts", "waiting_last_step")
+BLOOM = ("bloom_counters", "bloom_blocks")
+INITIAL_ROWS = "initial_rows"
+# Counters of a Bloom filter that are saved together.
+BLOOM_BLOCK_BYTES = 64
 
 
 def mixed(keys: np.ndarray) -> np.ndarray:
@@ -22,15 +28,65 @@ def mixed(keys: np.ndarray) -> np.ndarray:
     return keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
 
 
-class Shard:
-    """The part of a table that one rank wrote: arrays by name. Reading them checks their checksums."""
+class Array:
+    """An array of a shard. Reading verifies the checksums of what it reads. Not thread-safe.
 
-    def __init__(self, place: Path, number: int, spec: ShardSpec) -> None:
-        """`place` is the table's: see table_files.py."""
+    Attributes:
+      path: The data file, and the tensor in it, for messages.
+      dtype: The dtype of the elements.
+      shape: The shape; the first dimension is the number of rows.
+      crc32c: CRC-32C of each MiB.
+    """
+
+    def __init__(
+        self, table: SavedTable, place: tuple[int, int, str], tensor: str, entry: dict[str, Any]
+    ) -> None:
+        """`place` is the link, the shard and the name; `entry` what the shard says of the array."""
+        self._table, self._place = table, place
+        self.path = f"{entry['file']}:{tensor}"
+        self.dtype = np.dtype("<u2" if entry["dtype"] == "bfloat16" else entry["dtype"])
+        self.shape = tuple(entry["shape"])
+        self.crc32c = tuple(entry["crc32c"])
+
+    def __len__(self) -> int:
+        """Returns the number of rows."""
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return int(np.prod(self.shape[1:], dtype=object)) * self.dtype.itemsize
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all rows."""
+        return len(self) * self.row_bytes
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        """Returns the rows in [begin, end). Raises CheckpointError if they are damaged."""
+        rows = np.empty((end - begin, *self.shape[1:]), self.dtype)
+        link, shard, name = self._place
+        self._table.read(link, shard, name, begin * self.row_bytes, rows)
+        return rows
+
+    def blocks(self, rows: int) -> Iterator[np.ndarray]:
+        """Yields all rows in order, `rows` at a time."""
+        for begin in range(0, len(self), rows):
+            yield self.read(begin, min(begin + rows, len(self)))
+
+
+class Shard:
+    """The part of a table that one rank wrote: arrays by name."""
+
+    def __init__(self, table: SavedTable, link: int, number: int, name: str, entry: dict[str, Any]) -> None:
+        """`entry` is what the checkpoint says of the shard; `name` the table's name."""
         self.number = number
-        self.rows = spec.rows
-        self.table_rows = spec.table_rows
-        self.arrays = {name: CheckedArray(place, array) for name, array in spec.arrays.items()}
+        self.rows: int = entry["rows"]
+        self.table_rows: int = entry["table_rows"]
+        self.arrays = {
+            array: Array(table, (link, number, array), f"{name}#{number}/{array}", facts)
+            for array, facts in entry["arrays"].items()
+        }
 
     def keys(self, rows: int) -> Iterator[np.ndarray]:
         """Yields the int64 keys in file order, `rows` at a time."""
@@ -41,53 +97,76 @@ class Shard:
         array = self.arrays.get(name)
         return np.zeros([0], np.int64) if array is None else array.read(0, len(array))
 
-    def forget(self) -> None:
-        """Frees the memory that reading has cached."""
-        for array in self.arrays.values():
-            array.forget()
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot of an optimizer: its name, the floats of a row, and their value in a new row."""
+
+    name: str
+    width: int
+    fill: float
 
 
-class TableFolder:
-    """One table in one checkpoint: a full checkpoint of the table, or a delta. `path` is its place."""
+@dataclass(frozen=True)
+class Optimizer:
+    """The state of a table's optimizer; `history` as in docs/checkpoint-format.md."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
-        """Use `TableFolder.open`."""
-        self.path = path
-        self.manifest = manifest
-        self.shards = [Shard(path, number, spec) for number, spec in enumerate(manifest.shards)]
-        self.placement = manifest.placement
+    name: str
+    steps: int
+    hyper: dict[str, float]
+    slots: tuple[Slot, ...]
+    history: dict[str, Any] | None
 
-    @classmethod
-    def open(cls, path: Path, file_crc32: int | None = None) -> TableFolder:
-        """Reads the manifest at the place `path`; arrays are opened only when they are read.
 
-        Args:
-          path: The table's place.
-          file_crc32: The CRC-32 that the manifest file must have; None if it is unknown.
+class Link:
+    """One table in one checkpoint: a full checkpoint of the table, or a delta.
 
-        Raises:
-          CheckpointError: The table is missing, unfinished or damaged, or has another CRC-32.
-        """
-        if path.name.endswith(table_files.UNFINISHED):
-            raise CheckpointError(path, "was being written when its save ended, and is not complete")
-        if table_files.is_folder(path) and not path.is_dir():
-            raise CheckpointError(path, "there is no such folder")
-        manifest = manifests.read(path)
-        if file_crc32 is not None and manifest.file_crc32 != file_crc32:
-            raise CheckpointError(
-                table_files.file_of(path, manifests.FILE),
-                f"is not the one that was saved: its checksum is {manifest.file_crc32}, not {file_crc32}",
-            )
-        return cls(path, manifest)
+    Attributes:
+      prefix: The checkpoint's prefix.
+      id: The save's id.
+      is_delta: Whether it builds on other checkpoints.
+      table: The table's definition.
+      steps: The steps of the table's clock.
+      uses: Its training lookups.
+      rows: The rows of the table, over all shards; in a delta, those after its chain is applied.
+      optimizer: The optimizer's state, None before the first step.
+      static_keys: The number of keys of a table without hashing.
+      shards: The shards.
+    """
+
+    def __init__(self, table: SavedTable, number: int, facts: dict[str, Any]) -> None:
+        """`facts` is link `number` of `table`."""
+        entry = facts["table"]
+        self.prefix: str = facts["prefix"]
+        self.id: str = facts["id"]
+        self.is_delta: bool = entry["kind"] == "delta"
+        self.table: dict[str, Any] = entry["table"]
+        self.steps: int = entry["steps"]
+        self.uses: int = entry["uses"]
+        self.optimizer = _optimizer(entry["optimizer"])
+        self.static_keys: int = facts["static_keys"]
+        name = self.table["name"]
+        self.shards = [Shard(table, number, shard, name, one) for shard, one in enumerate(facts["shards"])]
+        self.rows = sum(shard.table_rows for shard in self.shards)
+        self._owners = table.owners
+
+    @property
+    def path(self) -> str:
+        """The checkpoint and the table, for messages."""
+        return f"{self.prefix}:{self.table['name']}"
 
     @property
     def bytes(self) -> int:
-        """The bytes of the files of all arrays."""
-        return sum(array.spec.bytes for shard in self.shards for array in shard.arrays.values())
+        """The bytes of all arrays."""
+        return sum(array.bytes for shard in self.shards for array in shard.arrays.values())
+
+    def owner(self, keys: np.ndarray) -> np.ndarray:
+        """Returns the number of the shard of each of the int64 `keys`; for replicas the first shard."""
+        return self._owners(keys)
 
     def shard_of(self, key: int) -> int:
         """Returns the number of the shard that `key` belongs to."""
-        return int(self.placement.owner(np.array([key], np.int64))[0])
+        return int(self.owner(np.array([key], np.int64))[0])
 
     def find(self, key: int, name: str = "keys") -> tuple[Shard, int] | None:
         """Returns the shard and position of `key` in the array `name`; None if the key is not in it."""
@@ -109,43 +188,39 @@ class Table:
       links: The chain in the order in which they are applied: a full one, then deltas.
     """
 
-    def __init__(self, links: Sequence[TableFolder]) -> None:
+    def __init__(self, table: SavedTable) -> None:
         """Use `Table.open`."""
-        self.links = list(links)
-        self.name = self.last.manifest.name
+        self.links = [Link(table, number, facts) for number, facts in enumerate(table.links)]
+        self.name: str = self.last.table["name"]
 
     @classmethod
-    def open(cls, path: Path, file_crc32: int | None = None) -> Table:
-        """Opens the table at the place `path` and those that it builds on.
+    def open(cls, checkpoint: SavedCheckpoint, name: str) -> Table:
+        """Opens a table of a checkpoint and those that it builds on.
 
         Raises:
           CheckpointError: One of them cannot be used, or they do not belong together.
         """
-        last = TableFolder.open(path, file_crc32)
-        links = [TableFolder.open(_resolve(path, link.path), link.crc32) for link in last.manifest.chain]
-        table = cls([*links, last])
-        table._check_chain()
-        return table
+        return cls(checkpoint.open_table(name))
 
     @property
-    def first(self) -> TableFolder:
+    def first(self) -> Link:
         """The full checkpoint, the first of the chain."""
         return self.links[0]
 
     @property
-    def last(self) -> TableFolder:
+    def last(self) -> Link:
         """The table itself, the last of the chain."""
         return self.links[-1]
 
     @property
-    def manifest(self) -> Manifest:
-        """The table's own manifest."""
-        return self.last.manifest
+    def dim(self) -> int:
+        """The floats of a row."""
+        return self.last.table["dim"]
 
     @property
     def is_lagging(self) -> bool:
         """Whether rows still lack steps of exact Adam, which loading would apply."""
-        optimizer = self.manifest.optimizer
+        optimizer = self.last.optimizer
         return optimizer is not None and optimizer.history is not None
 
     def require_current(self) -> None:
@@ -157,54 +232,11 @@ class Table:
                 "python -m sparse_operation_kit.checkpoint compact",
             )
 
-    def forget(self) -> None:
-        """Frees the memory that reading has cached."""
-        for link in self.links:
-            for shard in link.shards:
-                shard.forget()
 
-    def _check_chain(self) -> None:
-        for number, link in enumerate(self.links):
-            found, wanted = link.manifest, self.manifest
-            if found.is_delta != (number > 0):
-                raise CheckpointError(link.path, f"is a {found.kind} checkpoint as part {number} of a chain")
-            facts = _shared_facts(wanted)
-            for name, value in _shared_facts(found).items():
-                if value != facts[name]:
-                    raise CheckpointError(
-                        self.last.path,
-                        f"has {name} {facts[name]!r}, but {link.path} of its chain has {value!r}",
-                    )
-            if found.steps > wanted.steps:
-                raise CheckpointError(link.path, f"is of step {found.steps}, after those that build on it")
-            before = [part.manifest.file_crc32 for part in self.links[:number]]
-            if [part.crc32 for part in found.chain] != before:
-                raise CheckpointError(
-                    link.path, f"builds on other checkpoints than {self.last.path}, whose chain it is in"
-                )
-            history = found.optimizer.history if found.optimizer else None
-            first = self.links[0].manifest.optimizer
-            if history is not None and (first is None or history["first_step"] != first.steps):
-                raise CheckpointError(
-                    link.path,
-                    f"has an optimizer's history that does not begin where {self.links[0].path} ends",
-                )
-
-
-def _shared_facts(manifest: Manifest) -> dict[str, Any]:
-    """Returns the facts that must be equal in all checkpoints of a chain."""
-    optimizer = manifest.optimizer
-    return {
-        **{name: manifest.table[name] for name in ("name", "dim", "key_dtype", "hashed")},
-        "shards": len(manifest.shards),
-        "placement": manifest.table.get("placement", BY_KEY),
-        "optimizer": optimizer.name if optimizer else "none",
-        "slots": [(slot.name, slot.width) for slot in optimizer.slots] if optimizer else [],
-        "arrays of a row": sorted(name for name in manifest.shards[0].arrays if name in manifests.COLUMNS),
-    }
-
-
-def _resolve(place: Path, relative: str) -> Path:
-    # Not Path.resolve, which would follow a symbolic link to the folder and look beside its target.
-    path = table_files.path_of(place).absolute() / relative
-    return table_files.place_at(Path(os.path.normpath(path)))
+def _optimizer(entry: dict[str, Any] | None) -> Optimizer | None:
+    if entry is None:
+        return None
+    # Numbers that are not finite are strings.
+    hyper = {name: float(value) for name, value in entry["hyper"].items()}
+    slots = tuple(Slot(one["name"], one["width"], float(one["fill"])) for one in entry["slots"])
+    return Optimizer(entry["name"], entry["steps"], hyper, slots, entry["history"])

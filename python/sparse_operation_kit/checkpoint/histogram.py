@@ -44,7 +44,7 @@ def statistics(table: Table) -> Statistics:
     for block in row_blocks(table, ("values",)):
         keys = block.keys.view(np.uint64)
         found.rows += len(keys)
-        found.of_shard += np.bincount(table.last.placement.owner(block.keys), minlength=shards)
+        found.of_shard += np.bincount(table.last.owner(block.keys), minlength=shards)
         leading = (keys >> np.uint64(64 - _LEADING_BITS)).astype(np.int64)
         found.of_leading_bits += np.bincount(leading, minlength=1 << _LEADING_BITS)
         norms = np.sqrt(np.square(block.columns["values"].astype(np.float64)).sum(axis=1))

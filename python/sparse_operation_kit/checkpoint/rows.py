@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import manifest as manifests
-from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder
+from sparse_operation_kit.checkpoint.format import COLUMNS, WAITING, Link, Shard, Table
 
 # Approximate size of a block of rows in memory.
 _TARGET_BYTES = 4 << 20
@@ -24,8 +23,8 @@ class RowBlock:
 
 def columns_of(table: Table) -> list[str]:
     """Returns the names of all arrays with one entry per row, except the keys."""
-    slots = table.manifest.optimizer.slots if table.manifest.optimizer else ()
-    per_row = [name for name in table.last.shards[0].arrays if name in manifests.COLUMNS]
+    slots = table.last.optimizer.slots if table.last.optimizer else ()
+    per_row = [name for name in table.last.shards[0].arrays if name in COLUMNS]
     return ["values", *(f"slot-{slot.name}" for slot in slots), *per_row]
 
 
@@ -49,13 +48,12 @@ def row_blocks(
     for number, link in enumerate(table.links):
         for one in _shards(link, shard):
             yield from _of_shard(one, columns, covered[number:])
-            one.forget()
 
 
 def count_rows(table: Table, shard: int | None = None) -> int:
     """Returns the number of rows of the table, or of one of its shards."""
     if len(table.links) == 1:
-        return table.manifest.rows if shard is None else table.last.shards[shard].rows
+        return table.last.rows if shard is None else table.last.shards[shard].rows
     return sum(len(block.keys) for block in row_blocks(table, (), shard))
 
 
@@ -67,7 +65,7 @@ def waiting_ids(table: Table, shard: int | None = None) -> tuple[np.ndarray, np.
     parts: list[tuple[np.ndarray, ...]] = []
     later = np.zeros([0], np.int64)
     for link in reversed(table.links):
-        arrays = [_whole(link, name, shard) for name in manifests.WAITING]
+        arrays = [_whole(link, name, shard) for name in WAITING]
         keep = ~_contains(later, arrays[0])
         parts.append(tuple(array[keep] for array in arrays))
         later = np.union1d(later, np.concatenate([arrays[0], _whole(link, "waiting_deleted", shard)]))
@@ -106,7 +104,7 @@ def find_waiting(table: Table, key: int) -> tuple[int, int] | None:
 
 
 def _of_shard(shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray]) -> Iterator[RowBlock]:
-    step = max(1, _TARGET_BYTES // (8 + sum(shard.arrays[name].spec.row_bytes for name in columns)))
+    step = max(1, _TARGET_BYTES // (8 + sum(shard.arrays[name].row_bytes for name in columns)))
     for begin in range(0, shard.rows, step):
         end = min(begin + step, shard.rows)
         keys = shard.arrays["keys"].read(begin, end)
@@ -122,17 +120,17 @@ def _of_shard(shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray])
             yield RowBlock(keys[keep], {name: array[keep] for name, array in rows.items()})
 
 
-def _shards(link: TableFolder, shard: int | None) -> Sequence[Shard]:
+def _shards(link: Link, shard: int | None) -> Sequence[Shard]:
     """Returns one shard, or all. A key is in the same shard in all folders of a chain."""
     return link.shards if shard is None else [link.shards[shard]]
 
 
-def _covered(link: TableFolder, shard: int | None) -> np.ndarray:
+def _covered(link: Link, shard: int | None) -> np.ndarray:
     """Returns the sorted keys that a delta sets or deletes."""
     return np.sort(np.concatenate([_whole(link, "keys", shard), _whole(link, "deleted", shard)]))
 
 
-def _whole(link: TableFolder, name: str, shard: int | None) -> np.ndarray:
+def _whole(link: Link, name: str, shard: int | None) -> np.ndarray:
     return np.concatenate([one.array(name) for one in _shards(link, shard)])
 
 

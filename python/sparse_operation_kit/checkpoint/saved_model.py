@@ -77,14 +77,14 @@ def signature(ids: tf.Tensor, rows: tf.Tensor) -> Any:
 def _default_of(table: Table, default: float | None) -> float:
     if default is not None:
         return default
-    return (table.manifest.table["admission"] or {}).get("default_value", 0.0)
+    return (table.last.table["admission"] or {}).get("default_value", 0.0)
 
 
 def _variables(
     session: tf.compat.v1.Session, table: Table, number: int, default: float
 ) -> tuple[tf.Variable, tf.Variable]:
     """Creates and fills the variables of a table: keys in ascending order, and their rows."""
-    count, dim = count_rows(table), table.manifest.dim
+    count, dim = count_rows(table), table.dim
     unordered = np.concatenate([np.zeros([0], np.int64), *(block.keys for block in row_blocks(table, ()))])
     order = np.argsort(unordered)
     place = np.empty([count], np.int64)

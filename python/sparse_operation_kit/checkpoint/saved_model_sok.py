@@ -1,8 +1,7 @@
 """Exports tables as a SavedModel that looks rows up with this library's op.
 
-The model's variables are a checkpoint of the tables without their optimizers: `variables/variables.index`
-refers to the tables in `variables/variables.sok-…`. They are written a few MiB at a time, so exporting does
-not need the memory for a table, and loading needs it only once.
+The model's variables are a checkpoint of the tables without their optimizers. Exporting needs the memory of
+one shard of a table, and loading that of the tables once.
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.checkpoint import manifest as manifests
-from sparse_operation_kit.checkpoint import table_files, tensorflow_part
-from sparse_operation_kit.checkpoint.format import Table
+from sparse_operation_kit.checkpoint.compaction import write_anew
+from sparse_operation_kit.checkpoint.format import INITIAL_ROWS, Table
 from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
-from sparse_operation_kit.checkpoint.writer import write_for_serving
 from sparse_operation_kit.compat.internals import saved_model_pb2
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -59,12 +56,12 @@ def _init() -> tf.Tensor:
 
 
 def _variable(table: Table) -> EmbeddingVariable:
-    description = table.manifest.table
+    description = table.last.table
     admission, initializer = description["admission"], description["initializer"]
-    capacity = None if description["hashed"] else table.last.placement.static_keys(description["capacity"])
+    capacity = None if description["hashed"] else table.last.static_keys
     return EmbeddingVariable(
         table.name,
-        dim=table.manifest.dim,
+        dim=table.dim,
         capacity=capacity,
         initializer=InitializerOption(
             _initializer(table),
@@ -80,9 +77,9 @@ def _variable(table: Table) -> EmbeddingVariable:
 def _initializer(table: Table) -> Any:
     """Returns the initializer of new rows; its seed is restored with the rows."""
     v1 = tf.compat.v1
-    description = table.manifest.table["initializer"]
+    description = table.last.table["initializer"]
     if description["kind"] == "given":
-        return table.first.shards[0].array(manifests.INITIAL_ROWS)
+        return table.first.shards[0].array(INITIAL_ROWS)
     first, second = description["a"], description["b"]
     return {
         "constant": lambda: first,
@@ -113,9 +110,5 @@ def _saved_model(graph: tf.Graph, saver: tf.compat.v1.train.Saver, signatures: d
 
 
 def _write_variables(tables: Sequence[Table], prefix: Path) -> None:
-    references = {}
-    for table in tables:
-        place = table_files.new_place(prefix, table.name, secrets.token_hex(8))
-        checksum = write_for_serving(table, place)
-        references[table.name] = tensorflow_part.reference(place, checksum, table.manifest.steps)
-    tensorflow_part.write(prefix, references, None)
+    prefix.parent.mkdir()
+    write_anew(Path(tables[0].last.prefix), prefix, [table.name for table in tables], for_serving=True)

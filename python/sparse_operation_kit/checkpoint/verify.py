@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import manifest as manifests
-from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder, mixed
+from sparse_operation_kit.checkpoint.format import BLOOM_BLOCK_BYTES, Link, Shard, Table, mixed
 from sparse_operation_kit.checkpoint.locate import Checkpoint, TableEntry
 from sparse_operation_kit.checkpoint.rows import count_rows
 
 _BLOCK_ROWS = 1 << 17
+# Bytes of an array that are read at a time.
+_READ_BYTES = 8 << 20
 # Number of keys that are sorted at a time in the search for duplicates.
 _SORTED_KEYS = 1 << 22
 _KEY_RANGES = {
@@ -26,7 +26,7 @@ _KEY_RANGES = {
 def problems(checkpoint: Checkpoint) -> Iterator[str]:
     """Yields a line for each problem of a checkpoint.
 
-    Checks the manifests, and the size and all checksums of all arrays of each table and its chain. Also
+    Checks the entries, and the size and all checksums of all arrays of each table and its chain. Also
     checks that keys are unique, in the shard of their owner and in the table's range, and that numbers of
     rows agree. Memory: at most about 100 MiB, and 8 bytes for each key of the deltas of a shard.
     """
@@ -41,79 +41,58 @@ def table_problems(entry: TableEntry) -> Iterator[str]:
     except CheckpointError as error:
         yield str(error)
         return
-    damage = [problem for link in table.links for problem in _folder_problems(link)]
+    damage = [problem for link in table.links for problem in _link_problems(link)]
     yield from damage
     if not damage:
         yield from _sum_problems(table)
-    expected = tuple(table_files.path_of(link.path).name for link in table.links[:-1])
-    for number, link in enumerate(table.links):
-        chain = tuple(part.path.rsplit("/", 1)[-1] for part in link.manifest.chain)
-        if chain != expected[:number]:
-            yield f"{link.path}: builds on other checkpoints than {table.last.path}, whose chain it is in"
 
 
 def _sum_problems(table: Table) -> Iterator[str]:
-    """Yields a line for each shard whose number of rows, after applying the chain, is not the manifest's."""
+    """Yields a line for each shard whose number of rows, after applying the chain, is not the one named."""
     shards = table.last.shards
     for shard in shards if len(table.links) > 1 else ():
         found = count_rows(table, shard.number)
         if found != shard.table_rows:
             yield (
                 f"{table.last.path}: shard {shard.number} has {found} rows with its chain applied, not the "
-                f"{shard.table_rows} that its manifest names"
+                f"{shard.table_rows} that its entry names"
             )
 
 
-def _folder_problems(folder: TableFolder) -> Iterator[str]:
-    yield from _foreign_files(folder)
-    for shard in folder.shards:
+def _link_problems(link: Link) -> Iterator[str]:
+    for shard in link.shards:
         damaged = list(_damaged_arrays(shard))
         yield from damaged
         if not damaged:
-            yield from _key_problems(folder, shard)
-            yield from _column_problems(folder, shard)
-            yield from _bloom_problems(folder, shard)
-        shard.forget()
-
-
-def _foreign_files(folder: TableFolder) -> Iterator[str]:
-    known = {table_files.file_of(folder.path, manifests.FILE)}
-    for shard in folder.shards:
-        known |= {array.path for array in shard.arrays.values()}
-    if table_files.is_folder(folder.path):
-        known |= {path.parent for path in known}
-        found = sorted(folder.path.rglob("*"))
-    else:
-        found = table_files.files_of(folder.path)
-    for path in found:
-        if path not in known:
-            yield f"{path}: does not belong to the checkpoint, whose manifest does not name it"
+            yield from _key_problems(link, shard)
+            yield from _column_problems(link, shard)
+            yield from _bloom_problems(link, shard)
 
 
 def _damaged_arrays(shard: Shard) -> Iterator[str]:
     for array in shard.arrays.values():
         try:
-            array.check()
+            for _ in array.blocks(max(1, _READ_BYTES // max(array.row_bytes, 1))):
+                pass
         except CheckpointError as error:
             yield str(error)
-        array.forget()
 
 
-def _key_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
-    table = folder.manifest.table
+def _key_problems(link: Link, shard: Shard) -> Iterator[str]:
+    table = link.table
     low, high = _KEY_RANGES[table["key_dtype"]]
     if not table["hashed"]:
-        low, high = 0, folder.placement.static_keys(table["capacity"]) - 1
+        low, high = 0, link.static_keys - 1
     for name in ("keys", "deleted", "waiting_keys", "waiting_deleted"):
         array = shard.arrays.get(name)
         if array is None:
             continue
         for keys in array.blocks(_BLOCK_ROWS):
-            foreign = keys[folder.placement.owner(keys) != shard.number]
+            foreign = keys[link.owner(keys) != shard.number]
             if foreign.size:
                 yield (
-                    f"{array.path}: key {foreign[0]} belongs to shard {folder.shard_of(int(foreign[0]))} of "
-                    f"{len(folder.shards)}, not to this one"
+                    f"{array.path}: key {foreign[0]} belongs to shard {link.shard_of(int(foreign[0]))} of "
+                    f"{len(link.shards)}, not to this one"
                 )
                 break
             outside = keys[(keys < low) | (keys > high)]
@@ -126,7 +105,7 @@ def _key_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
     yield from _overlaps(shard)
     capacity = table["capacity"]
     if capacity and table["hashed"] and shard.rows > capacity:
-        yield f"{folder.path}: shard {shard.number} has {shard.rows} rows, above the capacity of {capacity}"
+        yield f"{link.path}: shard {shard.number} has {shard.rows} rows, above the capacity of {capacity}"
 
 
 def _overlaps(shard: Shard) -> Iterator[str]:
@@ -156,17 +135,16 @@ def _duplicate(arrays: list) -> int | None:
     return None
 
 
-def _column_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
-    manifest = folder.manifest
-    admission = manifest.table["admission"] or {}
-    adam_steps = manifest.optimizer.steps if manifest.optimizer else 0
+def _column_problems(link: Link, shard: Shard) -> Iterator[str]:
+    admission = link.table["admission"] or {}
+    adam_steps = link.optimizer.steps if link.optimizer else 0
     limits = {
         "frequency": (0, 2**63 - 1),
-        "last_step": (0, manifest.steps),
-        "last_used": (0, manifest.uses),
+        "last_step": (0, link.steps),
+        "last_used": (0, link.uses),
         "adam_step": (0, adam_steps),
         "waiting_counts": (0, max(admission.get("filter_freq", 1) - 1, 0)),
-        "waiting_last_step": (0, manifest.steps),
+        "waiting_last_step": (0, link.steps),
     }
     for name, (low, high) in limits.items():
         array = shard.arrays.get(name)
@@ -179,11 +157,11 @@ def _column_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
                 break
 
 
-def _bloom_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
+def _bloom_problems(link: Link, shard: Shard) -> Iterator[str]:
     array = shard.arrays.get("bloom_blocks")
     if array is None:
         return
-    limit = manifests.bloom_blocks(folder.manifest.table)
+    limit = _bloom_blocks(link.table["admission"])
     before = np.array([-1], np.int64)
     for numbers in array.blocks(_BLOCK_ROWS):
         outside = numbers[(numbers < 0) | (numbers >= limit)]
@@ -197,6 +175,10 @@ def _bloom_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
             yield f"{array.path}: has the block {block} after the block {previous}: blocks must increase"
             return
         before = both[-1:]
+
+
+def _bloom_blocks(admission: dict) -> int:
+    return -(-admission["counters"] * (admission["counter_bits"] // 8) // BLOOM_BLOCK_BYTES)
 
 
 def checked_bytes(entry: TableEntry) -> int:

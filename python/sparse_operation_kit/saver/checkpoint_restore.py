@@ -1,37 +1,27 @@
-"""Restores tables from the folders that a TensorFlow checkpoint refers to, on all ranks together.
+"""Restores tables from checkpoints, on all ranks together.
 
-read all entries of TensorFlow's checkpoint -> SokCheckCheckpoint; ranks agree that all tables are sound
+read TensorFlow's other variables -> SokCheckCheckpoint; ranks agree that all tables are sound
 -> SokLoadCheckpoint; ranks agree that all tables are loaded; the other variables are assigned
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.paths import path_problem
-from sparse_operation_kit.checkpoint.references import read_references
-from sparse_operation_kit.graphs import graph_ops
-from sparse_operation_kit.saver import checkpoint_save
 from sparse_operation_kit.saver.agreement import Stages, list_of
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.table_device import check_same_device
 
-# The name, in a Saver's scope, of the tensor with the names of the tables' entries.
-_ENTRIES = "entries_of_tables"
-
 
 def add_load_ops(
     tables: Sequence[EmbeddingVariable],
     prefix: tf.Tensor | str,
-    references: Sequence[tf.Tensor],
+    names: Sequence[str],
     *,
     optimizer_state: bool = True,
     after: Sequence[tf.Tensor] = (),
@@ -41,7 +31,7 @@ def add_load_ops(
     Args:
       tables: The tables, in the same order on all ranks.
       prefix: The checkpoint's prefix.
-      references: For each table the string that TensorFlow's checkpoint holds.
+      names: The tables' names in the checkpoint.
       optimizer_state: Whether to restore the optimizers' state and slots, and the tables' counts.
       after: Tensors that must have been read before.
 
@@ -55,7 +45,7 @@ def add_load_ops(
     made = [table.make_if_missing() for table in tables]
     with tf.control_dependencies([*made, *after]):
         checked = native.ops.sok_check_checkpoint(
-            handles, prefix, tf.stack(references), optimizer_state=optimizer_state
+            handles, prefix, names=list(names), optimizer_state=optimizer_state
         )
     checks = Stages(what)
     checks.add(checked.code, checked.message, "check (every rank restores)")
@@ -65,20 +55,6 @@ def add_load_ops(
         loaded = native.ops.sok_load_checkpoint(handles, checked.checked)
         loads.add(loaded.code, loaded.message, "load")
         return sound, loads.raise_failures()
-
-
-class _Feeding:
-    """A session that feeds some tensors in every run."""
-
-    def __init__(self, session: Any, feed: dict[tf.Tensor, Any]) -> None:
-        self._session = session
-        self._feed = feed
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def run(self, fetches: Any, feed_dict: Any = None, **kwargs: Any) -> Any:
-        return self._session.run(fetches, {**self._feed, **(feed_dict or {})}, **kwargs)
 
 
 class _AlreadyRead:
@@ -108,9 +84,8 @@ def add_ops(
     tensors = list(
         builder.bulk_restore(prefix, others, preferred_shard, restore_sequentially) if others else []
     )
-    references = _read_references(prefix, [name_of(table) for table in tables])
     sound, loaded = add_load_ops(
-        [variable_of(table) for table in tables], prefix, references, after=[*tensors, *references]
+        [variable_of(table) for table in tables], prefix, [name_of(table) for table in tables], after=tensors
     )
     # Nothing is assigned before all tables were checked.
     with tf.control_dependencies([sound]):
@@ -127,18 +102,6 @@ def add_ops(
     return tf.group(assigned, loaded, name=name)
 
 
-def _read_references(prefix: tf.Tensor, names: Sequence[str]) -> Sequence[tf.Tensor]:
-    """Reads the tables' entries. `restore` feeds the names that they have in old checkpoints."""
-    with tf.device("/device:CPU:0"):
-        entries = tf.compat.v1.placeholder_with_default(tf.constant(names), [len(names)], name=_ENTRIES)
-        return tf.raw_ops.RestoreV2(
-            prefix=prefix,
-            tensor_names=entries,
-            shape_and_slices=[""] * len(names),
-            dtypes=[tf.string] * len(names),
-        )
-
-
 def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save_path: Any) -> None:
     """Replaces `Saver.restore`, which is `original`: a damaged checkpoint is a DataLossError that names it.
 
@@ -146,23 +109,10 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
     input.
     """
     try:
-        original(saver, _Feeding(sess, _old_entries(saver, sess.graph, os.fsdecode(save_path))), save_path)
+        original(saver, sess, save_path)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
         if isinstance(error, tf.errors.DataLossError) and str(save_path) in error.message:
             raise
         raise tf.errors.DataLossError(
             error.node_def, error.op, f"The checkpoint {save_path} is damaged: {error.message}"
         ) from error
-
-
-def _old_entries(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str) -> dict[tf.Tensor, list[str]]:
-    """Returns what to feed for a checkpoint of an earlier version, in which entries have other names."""
-    before, after = checkpoint_save.names_of_ops(saver, graph) or ("", "")
-    entries = graph.get_tensor_by_name(f"{before}{_ENTRIES}{after}:0")
-    names = [name.decode() for name in tf.get_static_value(graph_ops.inputs_of(entries.op)["input"])]
-    try:
-        keys = {} if path_problem(prefix) else {one.name: one.key for one in read_references(Path(prefix))}
-    except CheckpointError:
-        return {}  # TensorFlow's reader reports the problem.
-    wanted = [keys.get(name, name) for name in names]
-    return {} if wanted == names else {entries: wanted}

@@ -1,10 +1,11 @@
 """Saves the tables of a `tf.compat.v1.train.Saver`, on all ranks together.
 
 rank 0: lock the prefix
--> SokCheckpointStage begin -> write -> publish -> read; after each, ranks agree whether one failed
--> rank 0: SaveV2 of the other variables and of one reference for each table -> `checkpoint`, `.meta`
--> ranks agree whether rank 0 wrote everything -> SokEndCheckpoint
--> rank 0: remove old tables, release the lock
+-> SokCheckpointStage begin -> write; after each, ranks agree whether one failed
+-> rank 0: SaveV2 of the other variables -> SokCommitCheckpoint makes one checkpoint of all
+-> rank 0: the files `checkpoint` and `.meta`
+-> ranks agree whether rank 0 succeeded -> SokEndCheckpoint
+-> rank 0: remove old checkpoints and leftovers, release the lock
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.paths import path_problem
-from sparse_operation_kit.compat.internals import saveable_object
+from sparse_operation_kit.compat.internals import session as tf_session
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.saver import old_checkpoints, retention, saver_marks
+from sparse_operation_kit.saver import old_checkpoints, retention
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
 from sparse_operation_kit.tables import global_step
@@ -44,6 +45,7 @@ _PATIENCE_SECONDS = 60.0
 _BEGIN = "begin_tables"
 _REFUSAL_CODE = "refusal_code"
 _REFUSAL_MESSAGE = "refusal_message"
+_COUNTED_BY = "counted_by"
 _SUCCEEDED = "succeeded"
 _OF_ALL = "succeeded_of_all"
 _END = "end"
@@ -56,6 +58,7 @@ class _Ending:
     Attributes:
       incremental: Whether the save adds to earlier checkpoints.
       refusal: Placeholders for the code and message of an error because of which the save must not begin.
+      counted_by: Placeholder for the kind of Saver whose `max_to_keep` counts the checkpoint.
       succeeded: Placeholder for whether this rank's part succeeded.
       of_all: Whether each rank's part succeeded.
       end: The op that tells the tables whether the save succeeded.
@@ -63,9 +66,32 @@ class _Ending:
 
     incremental: bool
     refusal: tuple[tf.Tensor, tf.Tensor]
+    counted_by: tf.Tensor
     succeeded: tf.Tensor
     of_all: tf.Tensor
     end: tf.Operation
+
+
+class _Feeding(tf_session.SessionInterface):
+    """A session that feeds some tensors in every run."""
+
+    def __init__(self, session: Any, feed: dict[tf.Tensor, Any]) -> None:
+        self._session = session
+        self._feed = feed
+
+    @property
+    def graph(self) -> tf.Graph:
+        """The session's graph."""
+        return self._session.graph
+
+    @property
+    def sess_str(self) -> str:
+        """The session's target."""
+        return self._session.sess_str
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """Runs the session with the tensors."""
+        return self._session.run(fetches, {**self._feed, **(feed_dict or {})}, options, run_metadata)
 
 
 # The prefix of the last checkpoint, by graph.
@@ -74,19 +100,11 @@ _last_saved: weakref.WeakKeyDictionary[tf.Graph, str] = weakref.WeakKeyDictionar
 _used: weakref.WeakKeyDictionary[tf.Graph, dict[str, str]] = weakref.WeakKeyDictionary()
 
 
-class _Reference(saveable_object.SaveableObject):
-    """A table's entry in TensorFlow's checkpoint: a reference to the table's own checkpoint."""
-
-    def __init__(self, table: EmbeddingVariable | RenamedTable, reference: tf.Tensor) -> None:
-        spec = saveable_object.SaveSpec(reference, "", name_of(table), tf.string)
-        super().__init__(table, [spec], name_of(table))
-
-
 def add_ops(
     tables: Sequence[EmbeddingVariable | RenamedTable],
     prefix: tf.Tensor,
     incremental: bool,
-    save_others: Callable[[Callable[[Any], Any]], tf.Tensor],
+    save_others: Callable[[tf.Tensor, Callable[[Any], Any]], tf.Tensor | None],
     shared: Sequence[Any] = (),
 ) -> tf.Tensor:
     """Adds the ops that save `tables` and everything else.
@@ -95,8 +113,9 @@ def add_ops(
       tables: The tables, in any order.
       prefix: Scalar string tensor, the checkpoint's prefix.
       incremental: Whether tables write only the rows that have changed.
-      save_others: Adds TensorFlow's save ops and returns the tensor that a Saver fetches. Its argument is a
-        function that maps each saveable object to the one to save.
+      save_others: Adds TensorFlow's save ops for everything but tables, and returns the tensor that a
+        Saver fetches; None if there is nothing else. Its arguments are the prefix to save to, and a function
+        that maps each saveable object to the one to save.
       shared: Saveable objects with a method `of_all_ranks`, which returns the one to save. Rank 0 saves it,
         and all ranks run its tensors.
 
@@ -111,13 +130,23 @@ def add_ops(
         tf.compat.v1.placeholder_with_default(tf.errors.OK, [], name=_REFUSAL_CODE),
         tf.compat.v1.placeholder_with_default("", [], name=_REFUSAL_MESSAGE),
     )
-    references, written = _add_stages(tables, prefix, incremental, refusal, f"Saving {kind} of {names}")
+    counted_by = tf.compat.v1.placeholder_with_default("", [], name=_COUNTED_BY)
+    save_id, others, written = _add_stages(
+        tables, prefix, incremental, refusal, counted_by, f"Saving {kind} of {names}"
+    )
     of_all = {id(one): one.of_all_ranks() for one in sorted(shared, key=lambda one: one.name)}
-    if communicator().rank == 0:
-        replaced = {id(table): _Reference(table, reference) for table, reference in zip(tables, references)}
-        replaced.update(of_all)
+    known = communicator()
+    if known.rank == 0:
         with tf.control_dependencies([written]):
-            saved = save_others(lambda saveable: replaced.get(id(saveable), saveable))
+            others = tf.identity(others)
+            saved_others = save_others(others, lambda saveable: of_all.get(id(saveable), saveable))
+        done = written if saved_others is None else saved_others
+        with tf.control_dependencies([done]), tf.device("/device:CPU:0"):
+            committed = native.ops.sok_commit_checkpoint(
+                prefix, save_id, ranks=known.size, with_others=saved_others is not None
+            )
+        with tf.control_dependencies([committed]):
+            saved = tf.identity(prefix)
     else:
         # Opaque ops are stateful: TensorFlow would remove stateless ops on which only control dependencies
         # hang.
@@ -135,44 +164,38 @@ def _add_stages(
     prefix: tf.Tensor,
     incremental: bool,
     refusal: tuple[tf.Tensor, tf.Tensor],
+    counted_by: tf.Tensor,
     what: str,
-) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Returns each table's reference, and a tensor that raises if a stage failed on any rank."""
-    known = communicator()
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns the save's id, the prefix for other variables, and a tensor that raises if a rank failed."""
     check_same_device([variable_of(table) for table in tables], "saved by one Saver")
     handles = [variable_of(table).handle for table in tables]
     names = [name_of(table) for table in tables]
     stages = Stages(what)
     save_id = tf.constant(0, tf.int64)
-    result = None
     refused = tf.not_equal(refusal[0], tf.errors.OK)
     # The age of rows is computed with the global step at the time of the save.
     told = global_step.told([variable_of(table) for table in tables])
-    # The other ranks read what rank 0 has published, in a stage of its own; one rank needs no such stage.
-    for stage in ("begin", "write", "publish", "read")[: 3 if known.size == 1 else 4]:
+    for stage in ("begin", "write"):
         with tf.control_dependencies(told):
             result = native.ops.sok_checkpoint_stage(
                 handles,
                 prefix,
                 save_id,
+                counted_by,
                 tf.logical_not(refused) if stage == "begin" else stages.proceed,
                 stage=stage,
                 incremental=incremental,
                 names=names,
                 name=f"{stage}_tables",
             )
-        label = f"{stage} ({_HINT})" if stage == "begin" else stage
         if stage == "begin":
             code = tf.where(refused, refusal[0], result.code)
             message = tf.where(refused, refusal[1], result.message)
-            save_id = stages.add(code, message, label, [result.save_id])[0, 0]
+            save_id = stages.add(code, message, f"{stage} ({_HINT})", [result.save_id])[0, 0]
         else:
-            stages.add(result.code, result.message, label)
-        if stage == "publish":
-            references = result.references
-    written = stages.raise_failures()
-    with tf.control_dependencies([written]):
-        return tf.unstack(references, len(tables)), written
+            stages.add(result.code, result.message, stage)
+    return save_id, result.others, stages.raise_failures()
 
 
 def _add_ending(variables: Sequence[EmbeddingVariable], what: str) -> None:
@@ -240,6 +263,7 @@ def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Endi
     return _Ending(
         op(_BEGIN).get_attr("incremental"),
         (output(_REFUSAL_CODE), output(_REFUSAL_MESSAGE)),
+        output(_COUNTED_BY),
         output(_SUCCEEDED),
         output(_OF_ALL),
         op(_END),
@@ -277,40 +301,39 @@ def _save_on_first_rank(
     session = bound.arguments["sess"]
     with contextlib.ExitStack() as locks:
         held: list[str] = []
-        before: set[str] = set()
         kind = _kind_of(saver, bound.arguments, ending)
 
         def save_tables_and_others() -> str:
             prefix = _take_over(saver, bound.arguments, ending)
-            before.update(saver.last_checkpoints, (path for path, _ in saver._checkpoints_to_be_deleted))
-            refusal = _prepare(prefix, ending.incremental, kind, locks, held)
+            refusal = _prepare(prefix, ending.incremental, locks, held)
             if refusal is None:
+                bound.arguments["sess"] = _Feeding(session, {ending.counted_by: kind or ""})
                 return original(*bound.args, **bound.kwargs)
             # Runs the stages anyway, because they tell the other ranks about the error.
             feed = {saver.saver_def.filename_tensor_name: prefix, **dict(zip(ending.refusal, refusal))}
             return session.run(saver.saver_def.save_tensor_name, feed)
 
+        old_checkpoints.note_locks(saver, session.graph, held)
         try:
             path = _run(save_tables_and_others, session, ending)
         except Exception:
-            # Removes tables without a checkpoint, which could fill a disk that is too full already.
-            retention.collect(str(bound.arguments["save_path"]), held=held)
-            if held and os.path.lexists(f"{held[0]}.index"):
+            # Removes parts without a checkpoint, which could fill a disk that is too full already.
+            if held:
+                retention.clean(held[0], held=held)
                 old_checkpoints.note(saver, session.graph, held[0])
             raise
-        saver_marks.end(path, kind)
+        finally:
+            old_checkpoints.note_locks(saver, session.graph, [])
         old_checkpoints.note(saver, session.graph, path)
-        kept = saver.last_checkpoints
-        known = [*kept, *_used.get(session.graph, {}).values()]
-        retention.collect(path, before - set(kept), known, held)
+        retention.clean(path, [*saver.last_checkpoints, *_used.get(session.graph, {}).values()], held)
         return path
 
 
 def _kind_of(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any], ending: _Ending) -> str | None:
-    """Returns the mark of a checkpoint that `max_to_keep` counts, or None if it counts none."""
+    """Returns the kind of the Saver if its `max_to_keep` counts the checkpoint, else None."""
     if not saver.saver_def.max_to_keep or not arguments.get("write_state", True):
         return None
-    return saver_marks.INCREMENTAL if ending.incremental else saver_marks.FULL
+    return old_checkpoints.INCREMENTAL if ending.incremental else old_checkpoints.FULL
 
 
 def _take_over(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any], ending: _Ending) -> str:
@@ -345,9 +368,9 @@ def _is_elsewhere(prefix: str) -> bool:
 
 
 def _prepare(
-    prefix: str, incremental: bool, kind: str | None, locks: contextlib.ExitStack, held: list[str]
+    prefix: str, incremental: bool, locks: contextlib.ExitStack, held: list[str]
 ) -> tuple[int, str] | None:
-    """Acquires the locks of a save into `locks`, adds their paths to `held`, and marks the checkpoint.
+    """Acquires the locks of a save into `locks`, and adds their paths to `held`.
 
     Returns:
       None, or the (code, message) of an error.
@@ -360,7 +383,6 @@ def _prepare(
         for path in [prefix, retention.chains_of(directory)] if incremental else [prefix]:
             locks.enter_context(prefix_lock.acquire(path, _PATIENCE_SECONDS))
             held.append(path)
-        saver_marks.begin(prefix, kind)
     except prefix_lock.PrefixInUseError as error:
         return tf.errors.FAILED_PRECONDITION, str(error)
     except OSError as error:

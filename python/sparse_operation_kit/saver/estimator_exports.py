@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.checkpoint import reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.references import read_references
 from sparse_operation_kit.ranks.communicator import alone, communicator
 
 
@@ -39,6 +38,7 @@ def _by_rank_0(original: Callable) -> Callable:
 def _has_tables(checkpoint: Any) -> bool:
     """Returns whether a checkpoint, which may be None or unreadable, has tables."""
     try:
-        return checkpoint is not None and bool(read_references(Path(checkpoint)))
+        found = None if checkpoint is None else reader.open_saved(checkpoint)
     except CheckpointError:
         return False
+    return found is not None and bool(found.tables)

@@ -14,14 +14,13 @@ import logging
 import os
 import weakref
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.checkpoint import reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.printable import printable
-from sparse_operation_kit.checkpoint.references import read_references
 from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
@@ -101,9 +100,10 @@ def warn_of_map(prefix: str, names: Collection[str]) -> None:
 def _tables_of(prefix: str) -> set[str]:
     """Returns the names of a checkpoint's tables."""
     try:
-        return {reference.name for reference in read_references(Path(prefix))}
+        checkpoint = reader.open_saved(prefix)
     except CheckpointError:
         return set()
+    return set(checkpoint.tables) if checkpoint else set()
 
 
 def _warn(prefix: str, names: Collection[str], why: str) -> None:

@@ -2,8 +2,9 @@
 
 A Saver takes over the checkpoints that Savers of its kind left in earlier sessions: an incremental one those
 of the name that it saves to, any other one if it was told of earlier checkpoints, as sessions with a
-`checkpoint_dir` do with `Saver.recover_last_checkpoints`. `saver_marks.py` says which these are; the state
-file has only the list of the Saver that saved last.
+`checkpoint_dir` do with `Saver.recover_last_checkpoints`. Each checkpoint with tables says which kind of
+Saver counts it; the state file has only the list of the Saver that saved last. One that says nothing is
+nobody's: one that a Saver without `max_to_keep` saved, or that `keep_checkpoint_every_n_hours` keeps.
 
 TensorFlow's Saver removes the files of its old checkpoints by name. If another process has saved under such a
 name, that would remove the other's checkpoint, or half of it. For checkpoints with tables, files are
@@ -18,18 +19,17 @@ import logging
 import os
 import re
 import weakref
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from sparse_operation_kit.checkpoint import own_files, prefix_lock, table_files
+from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.printable import printable
-from sparse_operation_kit.checkpoint.references import read_references
-from sparse_operation_kit.checkpoint.table_files import FOLDER_SUFFIX
-from sparse_operation_kit.saver import retention, saver_marks
+from sparse_operation_kit.saver import retention
+
+# The kinds of Savers.
+FULL, INCREMENTAL = "full", "incremental"
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class _Known:
       graph: A weak reference to its graph.
       identities: The identity of the `.index` file that it wrote or took over, by prefix.
       stems: The prefixes without a step whose checkpoints it has taken over.
-      unclear: Prefixes about which the file system did not answer. They stay, and the next save asks again.
+      held: The paths of the locks that its current save holds.
     """
 
     def __init__(self, graph: tf.Graph) -> None:
         self.graph = weakref.ref(graph)
         self.identities: dict[str, tuple[int, int] | None] = {}
         self.stems: set[str] = set()
-        self.unclear: set[str] = set()
+        self.held: list[str] = []
 
 
 _savers: weakref.WeakKeyDictionary[tf.compat.v1.train.Saver, _Known] = weakref.WeakKeyDictionary()
@@ -64,46 +64,31 @@ def take_over(
       graph: Its graph.
       prefix: The prefix to save to.
       numbered: Whether TensorFlow has added the step to the prefix.
-      kind: The Saver's kind, `saver_marks.FULL` or `INCREMENTAL`.
+      kind: The Saver's kind, `FULL` or `INCREMENTAL`.
     """
     known = _savers.setdefault(saver, _Known(graph))
-    again = [one for one in saver._checkpoints_to_be_deleted if one[0] in known.unclear]
-    for one in again:
-        saver._checkpoints_to_be_deleted.remove(one)
-    told = bool(again) or any(path not in known.identities for path in saver.last_checkpoints)
+    told = any(path not in known.identities for path in saver.last_checkpoints)
     stem = _stem_of(saver, prefix, numbered)
-    first = kind == saver_marks.INCREMENTAL and stem is not None and stem not in known.stems
+    first = kind == INCREMENTAL and stem is not None and stem not in known.stems
     if not told and not first:
         return
     left = _left_by_others(saver, stem, kind)
     if stem is not None:
         known.stems.add(stem)
     counted = []
-    known.unclear.clear()
-    for path, time in [*again, *map(tuple, saver._last_checkpoints), *((path, 0.0) for path in left)]:
+    for path, time in [*map(tuple, saver._last_checkpoints), *((path, 0.0) for path in left)]:
         if path in known.identities:
             counted.append((path, time))
-            continue
-        try:
-            identity = _identity(path) if saver_marks.kind_of(path) in (None, kind) else None
-        except OSError as error:
-            _note_unclear(known, path, error)
-            counted.append((path, time))
-            continue
-        if identity is not None and _is_readable(path):
-            known.identities[path] = identity
-            counted.append((path, identity[1] / 1e9))
+        else:
+            identity = _identity(path)
+            if identity is not None and _is_counted_by(path, (None, kind)):
+                known.identities[path] = identity
+                counted.append((path, identity[1] / 1e9))
     counted.sort(key=lambda one: (one[0] == prefix, one[1]))
     # At each save, TensorFlow removes one checkpoint at most.
     excess = max(0, len(counted) - saver.saver_def.max_to_keep)
     saver._checkpoints_to_be_deleted.extend(counted[:excess])
     saver.set_last_checkpoints_with_time(counted[excess:])
-
-
-def _note_unclear(known: _Known | None, prefix: str, error: OSError) -> None:
-    if known is not None:
-        known.unclear.add(prefix)
-    _log.warning("%s", printable(f"Old checkpoint {prefix} stays until the next save: {error}"))
 
 
 def _stem_of(saver: tf.compat.v1.train.Saver, prefix: str, numbered: bool) -> str | None:
@@ -131,88 +116,106 @@ def _left_by_others(saver: tf.compat.v1.train.Saver, stem: str | None, kind: str
     for known in _savers.values():
         if known.graph() is graph:
             counted |= {_absolute(path) for path in known.identities}
+    directory, base = os.path.split(stem)
+    index = re.compile(re.escape(base) + r"-\d+" + re.escape(retention.INDEX))
     try:
-        return [path for path in saver_marks.marked(stem, kind) if _absolute(path) not in counted]
+        names = sorted(os.listdir(directory or "."))
     except OSError as error:
         _log.warning("%s", printable(f"Old checkpoints beside {stem} are not removed: {error}"))
         return []
+    prefixes = [
+        os.path.join(directory, name[: -len(retention.INDEX)]) for name in names if index.fullmatch(name)
+    ]
+    return [path for path in prefixes if _absolute(path) not in counted and _is_counted_by(path, (kind,))]
 
 
 def _absolute(prefix: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(prefix)), os.path.basename(prefix))
 
 
-def _is_readable(prefix: str) -> bool:
+def _is_counted_by(prefix: str, kinds: Sequence[str | None]) -> bool:
+    """Returns whether the checkpoint can be read, and one of these kinds of Savers counts it."""
     try:
-        read_references(Path(prefix))
+        checkpoint = reader.open_saved(prefix)
     except CheckpointError as error:
         _log.warning("%s", printable(f"{prefix} is not removed: {error}"))
         return False
-    return True
+    if checkpoint is None:
+        return False
+    return (checkpoint.facts.counted_by if checkpoint.facts else None) in kinds
 
 
 def note(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str) -> None:
     """Records that the Saver wrote the checkpoint at `prefix`. The caller holds the prefix's lock."""
     known = _savers.setdefault(saver, _Known(graph)).identities
-    try:
-        known[prefix] = _identity(prefix)
-    except OSError:
-        known.pop(prefix, None)  # The next save asks again.
+    known[prefix] = _identity(prefix)
     pending = {path for path, _ in saver._checkpoints_to_be_deleted}
     for path in set(known) - set(saver.last_checkpoints) - pending - {prefix}:
         del known[path]
 
 
-def remove(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> None:
+def note_locks(saver: tf.compat.v1.train.Saver, graph: tf.Graph, held: list[str]) -> None:
+    """Records the paths of the locks that the Saver's current save holds."""
+    _savers.setdefault(saver, _Known(graph)).held = held
+
+
+def remove(original: Callable, saver: tf.compat.v1.train.Saver, meta_graph_suffix: str = "meta") -> None:
     """Replaces `Saver._MaybeDeleteOldCheckpoints`, which is `original`, and which removes one checkpoint."""
     pending = saver._checkpoints_to_be_deleted
-    with_tables = [path for path, _ in pending if _has_tables(path)]
-    for _ in range(max(1, len(pending))):
-        if pending and pending[0][0] in with_tables:
-            _remove_first(original, saver, *args, **kwargs)
-        else:
-            original(saver, *args, **kwargs)
-    if with_tables and saver not in _savers:
-        # The graph has no tables any more. Otherwise the save removes them.
-        retention.collect(saver.last_checkpoints[-1], with_tables)
+    for one in list(pending):
+        if not _has_tables(one[0]):
+            # It removes the first one.
+            pending.remove(one)
+            pending.insert(0, one)
+            original(saver, meta_graph_suffix)
+        elif _remove(saver, *one):
+            pending.remove(one)
+            if _identity(one[0]) is None:
+                # A graph with another suffix than the one of most programs.
+                with contextlib.suppress(OSError):
+                    own_files.remove_tree(f"{one[0]}.{meta_graph_suffix}")
 
 
-def _remove_first(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> None:
-    pending = saver._checkpoints_to_be_deleted
-    prefix = pending[0][0]
-    known = _savers.get(saver)
-    if known is not None and prefix in known.unclear:
-        pending.append(pending.pop(0))
-        return
+def _remove(saver: tf.compat.v1.train.Saver, prefix: str, time: float) -> bool:
+    """Removes an old checkpoint with tables, or decides to keep it; returns False to try again later."""
     try:
-        with prefix_lock.try_acquire(prefix) or contextlib.nullcontext() as lock:
-            identity = _identity(prefix)
-            # Without the lock, another process is saving there.
-            if lock is None or (known is not None and known.identities.get(prefix, identity) != identity):
-                pending.pop(0)
-                return
-            original(saver, *args, **kwargs)
-            saver_marks.end(prefix, None)
+        lock = prefix_lock.try_acquire(prefix)
     except OSError as error:
         # A save must not fail because of an old checkpoint.
-        _note_unclear(known, prefix, error)
-        if pending and pending[0][0] == prefix:
-            pending.append(pending.pop(0))
+        _log.warning("%s", printable(f"{prefix} is not removed: {error}"))
+        return False
+    if lock is None:
+        return False  # Another process is saving there.
+    known = _savers.get(saver)
+    with lock:
+        if known is not None and known.identities.get(prefix, _identity(prefix)) != _identity(prefix):
+            return True  # Another process has saved there.
+        if time > saver._next_checkpoint_time:
+            saver._next_checkpoint_time += saver.saver_def.keep_checkpoint_every_n_hours * 3600
+            return _keep(prefix)
+        return retention.remove(prefix, saver.last_checkpoints, [prefix, *(known.held if known else ())])
+
+
+def _keep(prefix: str) -> bool:
+    try:
+        reader.keep_checkpoint(prefix)
+    except CheckpointError as error:
+        _log.warning("%s", printable(f"{prefix} may be removed after a restart: {error}"))
+    return True
 
 
 def _has_tables(prefix: str) -> bool:
+    """Returns whether the checkpoint has tables, or may have some."""
     try:
-        if own_files.is_there(f"{prefix}{FOLDER_SUFFIX}") or saver_marks.kind_of(prefix) is not None:
-            return True
-        return bool(table_files.places_of(Path(prefix)))
-    except OSError:
+        checkpoint = reader.open_saved(prefix)
+    except CheckpointError:
         return True
+    return checkpoint is not None and checkpoint.facts is not None
 
 
 def _identity(prefix: str) -> tuple[int, int] | None:
-    """Returns what tells an index from another one at its path; None if there is none. Raises OSError."""
     try:
         facts = os.stat(f"{prefix}.index")
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
     return facts.st_ino, facts.st_mtime_ns

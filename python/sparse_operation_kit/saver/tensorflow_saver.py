@@ -16,7 +16,7 @@ import tensorflow as tf
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.saver import checkpoint_restore, checkpoint_save, left_out_tables, old_checkpoints
 from sparse_operation_kit.saver.agreement import list_of
-from sparse_operation_kit.saver.table_saveables import name_of, tables_of, with_given_names
+from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, with_given_names
 
 _BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
 _SAVER = "tensorflow.python.training.saver.Saver"
@@ -57,8 +57,9 @@ def _add_save_ops(original: Callable) -> Callable:
             return original(self, filename_tensor, saveables)
         _refuse_old_format(self, tables)
 
-        def save_others(replacement: Callable[[Any], Any]) -> tf.Tensor:
-            return original(self, filename_tensor, [replacement(saveable) for saveable in saveables])
+        def save_others(prefix: tf.Tensor, replacement: Callable[[Any], Any]) -> tf.Tensor | None:
+            others = [replacement(saveable) for saveable in saveables if not is_table(saveable)]
+            return original(self, prefix, others) if others else None
 
         return checkpoint_save.add_ops(
             tables, filename_tensor, _is_incremental(self), save_others, _shared(saveables)
@@ -69,7 +70,7 @@ def _add_save_ops(original: Callable) -> Callable:
 
 @replacements.implements(f"{_BUILDER}._AddShardedSaveOps")
 def _add_sharded_save_ops(original: Callable) -> Callable:
-    # `original` calls _AddSaveOps with other file names, and with references instead of tables.
+    # `original` calls _AddSaveOps with other file names, and without tables.
     @functools.wraps(original)
     def wrapped(self, filename_tensor, per_device):
         tables = tables_of(saveable for _, saveables in per_device for saveable in saveables)
@@ -77,12 +78,13 @@ def _add_sharded_save_ops(original: Callable) -> Callable:
             return original(self, filename_tensor, per_device)
         _refuse_old_format(self, tables)
 
-        def save_others(replacement: Callable[[Any], Any]) -> tf.Tensor:
-            replaced = [
-                (device, [replacement(saveable) for saveable in saveables])
+        def save_others(prefix: tf.Tensor, replacement: Callable[[Any], Any]) -> tf.Tensor | None:
+            others = [
+                (device, [replacement(saveable) for saveable in saveables if not is_table(saveable)])
                 for device, saveables in per_device
             ]
-            return original(self, filename_tensor, replaced)
+            others = [(device, saveables) for device, saveables in others if saveables]
+            return original(self, prefix, others) if others else None
 
         everything = [saveable for _, saveables in per_device for saveable in saveables]
         return checkpoint_save.add_ops(

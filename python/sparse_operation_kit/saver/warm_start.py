@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
-from sparse_operation_kit.checkpoint.references import read_references
+from sparse_operation_kit.checkpoint.reader import open_saved
 from sparse_operation_kit.compat.internals import variable_scope
 from sparse_operation_kit.newer_python import removeprefix
 from sparse_operation_kit.saver.checkpoint_restore import add_load_ops
@@ -152,32 +151,28 @@ def entries_of_tables(
     """
     if not pairs:
         return []
-    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-    saved = {reference.name: reference.key for reference in read_references(Path(prefix))}
+    checkpoint = open_saved(prefix)
+    if checkpoint is None:
+        raise tf.errors.NotFoundError(None, None, f"There is no checkpoint {prefix}")
     for source, variable in pairs:
-        if source in saved:
+        if source in checkpoint.tables:
             continue
-        known = ", ".join(f"'{name}'" for name in sorted(saved)) or "none"
+        known = ", ".join(f"'{name}'" for name in checkpoint.tables) or "none"
         as_tensor = (
             f". '{source}' is an ordinary tensor there: read it with tf.train.load_variable, and set the "
             "table's rows with assign_rows"
-            if source in shapes
+            if tf.train.load_checkpoint(prefix).has_tensor(source)
             else ""
         )
         raise ValueError(
             f"Table '{source}', for embedding variable '{variable.m_var_name}', is not in the checkpoint "
             f"{prefix}, whose tables are: {known}{as_tensor}"
         )
-    return [(variable, saved[source]) for source, variable in pairs]
+    return [(variable, source) for source, variable in pairs]
 
 
 def replace_initializer(variable: EmbeddingVariable, prefix: str, key: str, optimizer_state: bool) -> None:
     """Makes a table's initializer load the entry `key` of the checkpoint `prefix`."""
     with tf.control_dependencies(None), tf.name_scope(f"{variable.m_var_name}/InitFromCheckpoint/"):
-        (reference,) = tf.raw_ops.RestoreV2(
-            prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[tf.string]
-        )
-        _, loaded = add_load_ops(
-            [variable], prefix, [reference], optimizer_state=optimizer_state, after=[reference]
-        )
+        _, loaded = add_load_ops([variable], prefix, [key], optimizer_state=optimizer_state)
     variable.replace_initializer(loaded.op)

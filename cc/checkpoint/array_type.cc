@@ -1,0 +1,45 @@
+#include "cc/checkpoint/array_type.h"
+
+#include "cc/base/status.h"
+
+namespace sok {
+namespace {
+
+struct Dtype {
+  const char* name;
+  int bytes;
+  const char* words;
+};
+constexpr Dtype kDtypes[] = {{"<f4", 4, "float32"}, {"<i8", 8, "int64"},        {"|u1", 1, "uint8"},
+                             {"<u2", 2, "uint16"},  {"<u4", 4, "uint32"},       {"<u8", 8, "uint64"},
+                             {"<f2", 2, "float16"}, {"bfloat16", 2, "bfloat16"}};
+
+}  // namespace
+
+int ItemBytes(std::string_view dtype) {
+  for (const Dtype& known : kDtypes) {
+    if (dtype == known.name) return known.bytes;
+  }
+  return 0;
+}
+
+int64_t DataBytes(const ArrayType& type) {
+  int64_t bytes = ItemBytes(type.dtype);
+  if (bytes == 0 || type.shape.empty() || type.shape.size() > 2) return -1;
+  for (int64_t size : type.shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return -1;
+  }
+  return bytes;
+}
+
+std::string Describe(const ArrayType& type) {
+  std::string text = type.dtype;
+  for (const Dtype& known : kDtypes) {
+    if (type.dtype == known.name) text = known.words;
+  }
+  text += " [";
+  for (size_t i = 0; i < type.shape.size(); ++i) text += StrCat(i == 0 ? "" : ", ", type.shape[i]);
+  return text + "]";
+}
+
+}  // namespace sok

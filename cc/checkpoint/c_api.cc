@@ -1,0 +1,221 @@
+#include "cc/checkpoint/c_api.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/checkpoint/chain.h"
+#include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/crc32c.h"
+#include "cc/checkpoint/manifest_json.h"
+#include "cc/checkpoint/saved_checkpoint.h"
+
+using Json = nlohmann::ordered_json;
+
+// The definitions of the types that the header declares.
+struct sok_checkpoint {
+  std::shared_ptr<sok::SavedCheckpoint> checkpoint;
+};
+struct sok_table {
+  std::vector<sok::ChainedTable> chain;
+};
+
+namespace sok {
+namespace {
+
+// A text for the caller to free; null if memory runs out, which callers take for success of what failed, so
+// an error has a text of its own then.
+char* Copied(const std::string& text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy != nullptr) std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+// Runs work(), and returns its error as text.
+template <typename Work>
+char* Run(const Work& work) {
+  const Status status = WithinMemory(work);
+  if (status.ok()) return nullptr;
+  char* text = Copied(status.message());
+  // A failure without a text would pass for a success.
+  if (text == nullptr) std::abort();
+  return text;
+}
+
+Status Return(const Json& json, char** text) {
+  *text = Copied(JsonText(json));
+  return *text == nullptr ? ResourceExhausted("not enough memory") : OkStatus();
+}
+
+StatusOr<Json> FactsOf(SavedCheckpoint& checkpoint) {
+  if (!checkpoint.Has(kCheckpointEntry)) return Json(nullptr);
+  const auto facts = checkpoint.ReadFacts();
+  SOK_RETURN_IF_ERROR(facts.status());
+  Json json;
+  json["id"] = facts.value().id;
+  json["parts"] = facts.value().parts;
+  json["chains"] = facts.value().chains;
+  json["counted_by"] = nullptr;
+  if (checkpoint.Has(kCountedByEntry)) {
+    const auto counted_by = checkpoint.ReadString(kCountedByEntry);
+    SOK_RETURN_IF_ERROR(counted_by.status());
+    json["counted_by"] = counted_by.value();
+  }
+  return json;
+}
+
+Json ShardWithPlaces(const SavedCheckpoint& checkpoint, const SavedShard& shard) {
+  Json json = ShardJson(shard);
+  for (const auto& [name, array] : shard.arrays) {
+    json["arrays"][name]["file"] = checkpoint.DataFile(array.shard);
+    json["arrays"][name]["offset"] = array.offset;
+  }
+  return json;
+}
+
+Json LinkJson(const ChainedTable& link) {
+  const Manifest& manifest = link.manifest;
+  const TableOptions& options = manifest.table.options;
+  Json json;
+  json["prefix"] = link.checkpoint->prefix();
+  json["id"] = link.id;
+  json["table"] = Json::parse(EncodeTable(manifest));
+  json["static_keys"] =
+      options.use_hashtable ? 0 : options.placement.StaticKeys(options.ranks, options.capacity);
+  json["shards"] = Json::array();
+  for (const SavedShard& shard : manifest.shards) {
+    json["shards"].push_back(ShardWithPlaces(*link.checkpoint, shard));
+  }
+  return json;
+}
+
+// Reads and verifies the blocks of an array that have the bytes [first, first + bytes).
+Status ReadBytes(SavedCheckpoint& checkpoint, const PlacedArray& placed, int64_t first, int64_t bytes,
+                 char* data) {
+  const SavedArray& array = placed.array;
+  if (first < 0 || bytes < 0 || first > array.bytes() || bytes > array.bytes() - first) {
+    return InvalidArgument("'", placed.name, "' has ", array.bytes(), " bytes, and not those from ", first,
+                           " to ", first, " + ", bytes);
+  }
+  const auto file = checkpoint.Data(placed.shard);
+  SOK_RETURN_IF_ERROR(file.status());
+  std::vector<char> block;
+  const int64_t end = first + bytes;
+  for (int64_t at = first / kBlockBytes * kBlockBytes; at < end; at += kBlockBytes) {
+    block.resize(static_cast<size_t>(std::min(kBlockBytes, array.bytes() - at)));
+    const int64_t size = static_cast<int64_t>(block.size());
+    SOK_RETURN_IF_ERROR(file.value()->ReadAt(placed.offset + at, block.data(), size));
+    if (Crc32c(block.data(), size) != array.crc32c[static_cast<size_t>(at / kBlockBytes)]) {
+      return DataLoss("'", checkpoint.DataFile(placed.shard), ":", placed.name,
+                      "' is damaged: the checksum of its bytes [", at, ", ", at + size, ") does not match");
+    }
+    const int64_t from = std::max(first, at);
+    const int64_t to = std::min(end, at + size);
+    std::memcpy(data + (from - first), block.data() + (from - at), static_cast<size_t>(to - from));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace sok
+
+extern "C" {
+
+void sok_free(char* text) { std::free(text); }
+
+char* sok_checkpoint_open(const char* prefix, int retired, sok_checkpoint** checkpoint) {
+  *checkpoint = nullptr;
+  return sok::Run([&]() -> sok::Status {
+    auto opened = sok::SavedCheckpoint::Open(sok::PosixFiles(), prefix, retired != 0);
+    if (opened.status().code() == sok::StatusCode::kNotFound) return sok::OkStatus();
+    SOK_RETURN_IF_ERROR(opened.status());
+    auto made = std::make_unique<sok_checkpoint>();
+    made->checkpoint = std::move(opened.value());
+    *checkpoint = made.release();
+    return sok::OkStatus();
+  });
+}
+
+void sok_checkpoint_close(sok_checkpoint* checkpoint) { delete checkpoint; }
+
+char* sok_checkpoint_describe(sok_checkpoint* checkpoint, char** description) {
+  return sok::Run([&]() -> sok::Status {
+    auto facts = sok::FactsOf(*checkpoint->checkpoint);
+    SOK_RETURN_IF_ERROR(facts.status());
+    const auto tables = checkpoint->checkpoint->Tables();
+    SOK_RETURN_IF_ERROR(tables.status());
+    Json json;
+    json["tables"] = tables.value();
+    json["facts"] = std::move(facts.value());
+    return sok::Return(json, description);
+  });
+}
+
+char* sok_table_open(sok_checkpoint* checkpoint, const char* name, sok_table** table) {
+  *table = nullptr;
+  return sok::Run([&]() -> sok::Status {
+    sok::OpenedCheckpoints opened(sok::PosixFiles());
+    auto chain = sok::ReadChain(opened, checkpoint->checkpoint->prefix(), name);
+    SOK_RETURN_IF_ERROR(chain.status());
+    *table = new sok_table{std::move(chain.value())};
+    return sok::OkStatus();
+  });
+}
+
+void sok_table_close(sok_table* table) { delete table; }
+
+char* sok_table_describe(sok_table* table, char** description) {
+  return sok::Run([&]() -> sok::Status {
+    Json links = Json::array();
+    for (const sok::ChainedTable& link : table->chain) links.push_back(sok::LinkJson(link));
+    return sok::Return(links, description);
+  });
+}
+
+char* sok_array_read(sok_table* table, int link, int shard, const char* array, int64_t first, int64_t bytes,
+                     void* data) {
+  return sok::Run([&]() -> sok::Status {
+    const auto in = [](int index, size_t size) { return index >= 0 && static_cast<size_t>(index) < size; };
+    if (!in(link, table->chain.size()) ||
+        !in(shard, table->chain[static_cast<size_t>(link)].manifest.shards.size())) {
+      return sok::InvalidArgument("there is no shard ", shard, " of link ", link);
+    }
+    const sok::ChainedTable& from = table->chain[static_cast<size_t>(link)];
+    const auto& arrays = from.manifest.shards[static_cast<size_t>(shard)].arrays;
+    const auto found = arrays.find(array);
+    if (found == arrays.end()) return sok::InvalidArgument("there is no array '", array, "'");
+    return sok::ReadBytes(*from.checkpoint, found->second, first, bytes, static_cast<char*>(data));
+  });
+}
+
+void sok_table_owners(sok_table* table, const int64_t* keys, int64_t count, int64_t* shards) {
+  const sok::TableOptions& options = table->chain.back().manifest.table.options;
+  const sok::KeyOwners owners = options.placement.owners(options.ranks);
+  for (int64_t i = 0; i < count; ++i) shards[i] = owners.OwnerOf(keys[i]);
+}
+
+char* sok_remove_leftovers(const char* prefix) {
+  return sok::Run([&] { return sok::RemoveLeftovers(sok::PosixFiles(), prefix); });
+}
+
+char* sok_remove_checkpoint(const char* prefix, int needed) {
+  return sok::Run([&]() -> sok::Status {
+    const sok::Status status = sok::RemoveCheckpoint(sok::PosixFiles(), prefix, needed != 0);
+    return status.code() == sok::StatusCode::kNotFound ? sok::OkStatus() : status;
+  });
+}
+
+char* sok_remove_retired(const char* prefix) {
+  return sok::Run([&] { return sok::RemoveRetired(sok::PosixFiles(), prefix); });
+}
+
+char* sok_keep_checkpoint(const char* prefix) {
+  return sok::Run([&] { return sok::KeepCheckpoint(sok::PosixFiles(), prefix); });
+}
+
+}  // extern "C"

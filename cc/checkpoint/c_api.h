@@ -1,0 +1,65 @@
+// Checkpoints for other languages: what Python reads and removes, without TensorFlow.
+//
+// Functions return null, or the error as text, which the caller frees with sok_free. Results that are texts
+// are JSON, and are freed in the same way. Nothing is thrown. Thread-safe, except that one open checkpoint
+// must not be closed while it is used.
+#ifndef SOK_CC_CHECKPOINT_C_API_H_
+#define SOK_CC_CHECKPOINT_C_API_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SOK_EXPORT __attribute__((visibility("default")))
+
+typedef struct sok_checkpoint sok_checkpoint;
+
+SOK_EXPORT void sok_free(char* text);
+
+// Opens the checkpoint with this prefix, or if `retired` the one that it was before TensorFlow removed or
+// replaced it. *checkpoint is null if there is none.
+SOK_EXPORT char* sok_checkpoint_open(const char* prefix, int retired, sok_checkpoint** checkpoint);
+SOK_EXPORT void sok_checkpoint_close(sok_checkpoint* checkpoint);
+
+// {"tables": [names], "facts": {"id", "parts", "chains", "counted_by"} or null if there are no tables}
+SOK_EXPORT char* sok_checkpoint_describe(sok_checkpoint* checkpoint, char** description);
+
+typedef struct sok_table sok_table;
+
+// Opens a table of a checkpoint, and those that it builds on. They fit together, and their entries are
+// consistent.
+SOK_EXPORT char* sok_table_open(sok_checkpoint* checkpoint, const char* name, sok_table** table);
+SOK_EXPORT void sok_table_close(sok_table* table);
+
+// The links of the table's chain, the full one first and the table itself last: [{"prefix", "id", "table":
+// its own entry, "static_keys": the number of keys without hashing, "shards": [each shard's entry, in which
+// arrays also have their "file" and "offset" there]}]
+SOK_EXPORT char* sok_table_describe(sok_table* table, char** description);
+
+// Reads bytes [first, first + bytes) of an array of a link, after verifying the blocks that have them.
+SOK_EXPORT char* sok_array_read(sok_table* table, int link, int shard, const char* array, int64_t first,
+                                int64_t bytes, void* data);
+
+// Writes the shard of each of `count` keys to `shards`; for replicas the first one.
+SOK_EXPORT void sok_table_owners(sok_table* table, const int64_t* keys, int64_t count, int64_t* shards);
+
+// Removes what saves and removals have left at a prefix, whose lock the caller holds.
+SOK_EXPORT char* sok_remove_leftovers(const char* prefix);
+
+// Removes what a prefix, whose lock the caller holds, had before TensorFlow removed or replaced it.
+SOK_EXPORT char* sok_remove_retired(const char* prefix);
+
+// Removes a checkpoint, whose lock the caller holds; its index goes first. If others build on it (`needed`),
+// tables stay, and the index gets the name under which only they look for it.
+SOK_EXPORT char* sok_remove_checkpoint(const char* prefix, int needed);
+
+// From now on no Saver's max_to_keep counts the checkpoint, whose lock the caller holds.
+SOK_EXPORT char* sok_keep_checkpoint(const char* prefix);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // SOK_CC_CHECKPOINT_C_API_H_

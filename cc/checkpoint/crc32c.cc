@@ -1,0 +1,96 @@
+#include "cc/checkpoint/crc32c.h"
+
+#include <array>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
+namespace sok {
+namespace {
+
+// The polynomial with its bits reversed, as in all tables here.
+constexpr uint32_t kPolynomial = 0x82f63b78u;
+
+// tables[k][b] is the checksum's change by the byte b that is followed by k zero bytes.
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr Tables MakeTables() {
+  Tables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    tables[0][byte] = crc;
+  }
+  for (size_t zeros = 1; zeros < 8; ++zeros) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t before = tables[zeros - 1][byte];
+      tables[zeros][byte] = (before >> 8) ^ tables[0][before & 255];
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = MakeTables();
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) uint32_t Crc32cByInstruction(const void* data, int64_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  uint64_t crc = ~uint32_t{0};
+  for (; bytes >= 8; bytes -= 8, next += 8) {
+    uint64_t word;
+    std::memcpy(&word, next, sizeof(word));
+    crc = _mm_crc32_u64(crc, word);
+  }
+  uint32_t last = static_cast<uint32_t>(crc);
+  for (; bytes > 0; --bytes, ++next) last = _mm_crc32_u8(last, static_cast<unsigned char>(*next));
+  return ~last;
+}
+#endif
+
+// a * b modulo the polynomial, where bit 31 is the coefficient of x^0.
+uint32_t Multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t bit = uint32_t{1} << 31; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
+}  // namespace
+
+uint32_t PortableCrc32c(const void* data, int64_t bytes) {
+  const unsigned char* next = static_cast<const unsigned char*>(data);
+  uint32_t crc = ~uint32_t{0};
+  for (; bytes >= 8; bytes -= 8, next += 8) {
+    const uint32_t low =
+        crc ^ (next[0] | uint32_t{next[1]} << 8 | uint32_t{next[2]} << 16 | uint32_t{next[3]} << 24);
+    crc = kTables[7][low & 255] ^ kTables[6][low >> 8 & 255] ^ kTables[5][low >> 16 & 255] ^
+          kTables[4][low >> 24] ^ kTables[3][next[4]] ^ kTables[2][next[5]] ^ kTables[1][next[6]] ^
+          kTables[0][next[7]];
+  }
+  for (; bytes > 0; --bytes, ++next) crc = (crc >> 8) ^ kTables[0][(crc ^ *next) & 255];
+  return ~crc;
+}
+
+uint32_t Crc32c(const void* data, int64_t bytes) {
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2");
+  if (has_instruction) return Crc32cByInstruction(data, bytes);
+#endif
+  return PortableCrc32c(data, bytes);
+}
+
+uint32_t CombineCrc32c(uint32_t of_a, uint32_t of_b, int64_t bytes_of_b) {
+  uint32_t power = uint32_t{1} << 23;  // x^8: one byte
+  uint32_t shift = uint32_t{1} << 31;  // x^0
+  for (uint64_t left = static_cast<uint64_t>(bytes_of_b); left != 0; left >>= 1) {
+    if ((left & 1) != 0) shift = Multiply(shift, power);
+    power = Multiply(power, power);
+  }
+  return Multiply(shift, of_a) ^ of_b;
+}
+
+}  // namespace sok

@@ -1,0 +1,54 @@
+#include "cc/checkpoint/written_tables.h"
+
+#include <utility>
+
+#include "cc/checkpoint/shard_writer.h"
+#include "cc/cpu/table/bloom_counters.h"
+
+namespace sok {
+namespace {
+
+SavedTable DescriptionOf(const TableOptions& options, const TableClock& clock, const std::string& name) {
+  SavedTable saved;
+  saved.options = options;
+  saved.options.name = name;
+  saved.counts_global_steps = clock.counts_global_steps;
+  const Admission& admission = options.admission;
+  if (admission.kind == Admission::Kind::kBloom) {
+    const BloomShape shape = BloomShape::Of(admission.max_element_size, admission.false_positive_probability);
+    saved.hashes = shape.hashes;
+    saved.counters = shape.counters;
+    saved.counters_in_blocks = BloomShape::IsInBlocks(shape, admission.counter_bits);
+  }
+  return saved;
+}
+
+}  // namespace
+
+Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& described,
+                  const std::string& name, const std::vector<ChainLink>& chain, PartWriter* part) {
+  const bool delta = !chain.empty();
+  const int rank = table->options().rank;
+  const auto shard = WriteShard(executor, part, name, table, delta);
+  SOK_RETURN_IF_ERROR(shard.status());
+  SOK_RETURN_IF_ERROR(part->AddString(ShardEntry(name, rank), EncodeShard(shard.value())));
+  if (rank != 0) return OkStatus();
+  auto optimizer = SavedOptimizerOf(table, delta);
+  SOK_RETURN_IF_ERROR(optimizer.status());
+  const TableClock clock = table->state().clock;
+  Manifest manifest;
+  manifest.delta = delta;
+  manifest.table = DescriptionOf(described, clock, name);
+  manifest.steps = clock.steps;
+  manifest.uses = clock.uses;
+  manifest.optimizer = std::move(optimizer.value());
+  manifest.chain = chain;
+  return part->AddString(name, EncodeTable(manifest));
+}
+
+Status WriteFacts(const CheckpointFacts& facts, const std::string& counted_by, PartWriter* part) {
+  SOK_RETURN_IF_ERROR(part->AddString(kCheckpointEntry, EncodeFacts(facts)));
+  return counted_by.empty() ? OkStatus() : part->AddString(kCountedByEntry, counted_by);
+}
+
+}  // namespace sok

@@ -1,0 +1,27 @@
+// How tables are written into a part of a checkpoint, by saves and by compaction.
+#ifndef SOK_CC_CHECKPOINT_WRITTEN_TABLES_H_
+#define SOK_CC_CHECKPOINT_WRITTEN_TABLES_H_
+
+#include <string>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/status.h"
+#include "cc/checkpoint/array_file.h"
+#include "cc/checkpoint/manifest.h"
+#include "cc/checkpoint/saved_checkpoint.h"
+#include "cc/engine/held_table.h"
+
+namespace sok {
+
+// Writes the shard of a table's rank, and on rank 0 the table's own entry, under `name`: a delta if it has a
+// chain to build on, otherwise all rows, which must be up to date.
+Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& described,
+                  const std::string& name, const std::vector<ChainLink>& chain, PartWriter* part);
+
+// Writes the entries of the whole checkpoint, once. `counted_by` may be empty.
+Status WriteFacts(const CheckpointFacts& facts, const std::string& counted_by, PartWriter* part);
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_WRITTEN_TABLES_H_

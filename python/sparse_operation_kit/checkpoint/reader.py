@@ -1,0 +1,217 @@
+"""Reads and removes checkpoints through the C++ library (`cc/checkpoint/c_api.h`).
+
+A checkpoint is one of TensorFlow's, with tables among its tensors; docs/checkpoint-format.md describes it.
+Nothing here builds graphs or starts sessions, and no damaged file can end the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.paths import check_path
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about a checkpoint with tables.
+
+    Attributes:
+      id: The save's 16 hex digits.
+      parts: The number of ranks that wrote it.
+      chains: The prefixes of the checkpoints that its tables build on, relative to its directory.
+      counted_by: The kind of Saver whose `max_to_keep` counts it, "full" or "incremental", or None.
+    """
+
+    id: str
+    parts: int
+    chains: tuple[str, ...]
+    counted_by: str | None
+
+
+class SavedCheckpoint:
+    """A checkpoint that is open. `open_checkpoint` returns one.
+
+    Attributes:
+      prefix: Its prefix.
+      tables: The names of its tables, in order.
+      facts: The facts about it, None if it has no tables.
+    """
+
+    def __init__(self, prefix: str, handle: ctypes.c_void_p) -> None:
+        """Takes over the handle of `sok_checkpoint_open`."""
+        self._handle = handle
+        self.prefix = prefix
+        description = json.loads(self._text("sok_checkpoint_describe"))
+        facts = description["facts"]
+        self.tables: list[str] = description["tables"]
+        self.facts = (
+            Facts(facts["id"], facts["parts"], tuple(facts["chains"]), facts["counted_by"]) if facts else None
+        )
+
+    def __del__(self) -> None:
+        """Closes the files."""
+        _library().sok_checkpoint_close(self._handle)
+
+    def open_table(self, name: str) -> SavedTable:
+        """Opens a table and those that it builds on.
+
+        Raises:
+          CheckpointError: There is no such table, or an entry of it or of its chain is damaged or missing.
+        """
+        handle = ctypes.c_void_p()
+        error = _library().sok_table_open(self._handle, name.encode(), ctypes.byref(handle))
+        _check(self.prefix, error)
+        return SavedTable(self.prefix, handle)
+
+    def _text(self, function: str) -> bytes:
+        return _text_of(self.prefix, function, self._handle)
+
+
+class SavedTable:
+    """A table that is open, and those that it builds on. `SavedCheckpoint.open_table` returns one.
+
+    Attributes:
+      links: The entries of the chain, the full one first; see `sok_table_describe`.
+    """
+
+    def __init__(self, prefix: str, handle: ctypes.c_void_p) -> None:
+        """Takes over the handle of `sok_table_open`."""
+        self._prefix, self._handle = prefix, handle
+        self.links: list[dict[str, Any]] = json.loads(_text_of(prefix, "sok_table_describe", handle))
+
+    def __del__(self) -> None:
+        """Closes the files."""
+        _library().sok_table_close(self._handle)
+
+    def read(self, link: int, shard: int, array: str, first: int, out: np.ndarray) -> None:
+        """Fills `out` with the bytes of an array from `first` on, after verifying them.
+
+        Raises:
+          CheckpointError: The bytes are damaged, or cannot be read.
+        """
+        arguments = (link, shard, array.encode(), first, out.nbytes, out.ctypes.data)
+        _check(self._prefix, _library().sok_array_read(self._handle, *arguments))
+
+    def owners(self, keys: np.ndarray) -> np.ndarray:
+        """Returns the shard of each of the int64 `keys`, as int64; for replicas the first shard."""
+        keys = np.ascontiguousarray(keys, np.int64)
+        shards = np.empty(keys.shape, np.int64)
+        _library().sok_table_owners(self._handle, keys.ctypes.data, keys.size, shards.ctypes.data)
+        return shards
+
+
+def open_saved(prefix: str | os.PathLike, *, retired: bool = False) -> SavedCheckpoint | None:
+    """Opens a checkpoint; returns None if there is none.
+
+    Args:
+      prefix: The prefix.
+      retired: Whether to open the one that it was before TensorFlow removed or replaced it.
+
+    Raises:
+      CheckpointError: The checkpoint is damaged, or cannot be read.
+    """
+    path = os.fspath(check_path(prefix))
+    handle = ctypes.c_void_p()
+    _check(path, _library().sok_checkpoint_open(os.fsencode(path), int(retired), ctypes.byref(handle)))
+    return SavedCheckpoint(path, handle) if handle.value else None
+
+
+def remove_leftovers(prefix: str) -> None:
+    """Removes what saves and removals have left at a prefix, whose lock the caller holds.
+
+    Nothing is removed that a checkpoint has, or while it cannot be known.
+
+    Raises:
+      CheckpointError: Something cannot be read or removed.
+    """
+    _check(prefix, _library().sok_remove_leftovers(os.fsencode(prefix)))
+
+
+def remove_checkpoint(prefix: str, *, needed: bool) -> None:
+    """Removes a checkpoint, whose lock the caller holds.
+
+    Args:
+      prefix: The prefix.
+      needed: Whether others build on it. Then its tables stay, for those others only.
+
+    Raises:
+      CheckpointError: Something cannot be read or removed.
+    """
+    _check(prefix, _library().sok_remove_checkpoint(os.fsencode(prefix), int(needed)))
+
+
+def remove_retired(prefix: str) -> None:
+    """Removes what a prefix had before TensorFlow removed or replaced it. The caller holds its lock.
+
+    Raises:
+      CheckpointError: Something cannot be read or removed.
+    """
+    _check(prefix, _library().sok_remove_retired(os.fsencode(prefix)))
+
+
+def keep_checkpoint(prefix: str) -> None:
+    """Makes no `max_to_keep` count a checkpoint, whose lock the caller holds. Raises CheckpointError."""
+    _check(prefix, _library().sok_keep_checkpoint(os.fsencode(prefix)))
+
+
+@functools.lru_cache(maxsize=None)
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(native.library_path())
+    text, handle, out = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p
+    arguments = {
+        "sok_checkpoint_open": [text, ctypes.c_int, out],
+        "sok_checkpoint_describe": [handle, out],
+        "sok_table_open": [handle, text, out],
+        "sok_table_describe": [handle, out],
+        "sok_array_read": [
+            handle,
+            ctypes.c_int,
+            ctypes.c_int,
+            text,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            out,
+        ],
+        "sok_remove_leftovers": [text],
+        "sok_remove_retired": [text],
+        "sok_remove_checkpoint": [text, ctypes.c_int],
+        "sok_keep_checkpoint": [text],
+    }
+    for name, types in arguments.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = types, ctypes.c_void_p
+    library.sok_table_owners.argtypes = [handle, out, ctypes.c_int64, out]
+    library.sok_table_owners.restype = None
+    for name in ("sok_free", "sok_checkpoint_close", "sok_table_close"):
+        getattr(library, name).argtypes = [ctypes.c_void_p]
+        getattr(library, name).restype = None
+    return library
+
+
+def _text_of(prefix: str, function: str, handle: ctypes.c_void_p) -> bytes:
+    """Returns the text that a function of the library gives."""
+    text = ctypes.c_void_p()
+    _check(prefix, getattr(_library(), function)(handle, ctypes.byref(text)))
+    return _taken(text.value)
+
+
+def _taken(text: int | None) -> bytes:
+    """Returns a text of the library, and frees it there."""
+    copied = ctypes.string_at(text or 0)
+    _library().sok_free(text)
+    return copied
+
+
+def _check(path: str, error: int | None) -> None:
+    """Raises CheckpointError for an error that a function returned."""
+    if error:
+        raise CheckpointError(path, os.fsdecode(_taken(error)))
