@@ -1,6 +1,7 @@
 """Saving and restoring with limited memory, with limited disk space, and beside a training thread."""
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -14,6 +15,9 @@ import tensorflow as tf
 import harness
 import saved_files
 import sparse_operation_kit as sok
+from same_length import zip_equal
+from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint import reader
 
 train = tf.compat.v1.train
 
@@ -159,3 +163,52 @@ def test_a_table_without_hashing_is_replaced_as_well(tmp_path):
         saver.restore(session, path)
         np.testing.assert_array_equal(session.run(rows), want)
         assert session.run(table.size()) == 50
+
+
+@pytest.mark.parametrize("again", ["restore", "initialize"])
+def test_a_disk_that_fails_after_the_check_of_a_restore(tmp_path, monkeypatch, again):
+    """A table that has lost its rows refuses to be used; the variables beside tables are as before."""
+    load, damage = native.ops.sok_load_checkpoint, []
+
+    def damaged():
+        for work in damage:
+            work()
+        return np.int32(0)
+
+    def load_after_damage(handles, checked):
+        with tf.control_dependencies([checked]), tf.control_dependencies(
+            [tf.numpy_function(damaged, [], tf.int32)]
+        ):
+            return load(handles, checked)
+
+    monkeypatch.setattr(native.ops, "sok_load_checkpoint", load_after_damage)
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name=name, dim=2) for name in "ab"]
+        rows = [tf.nn.embedding_lookup(table, np.arange(4)) for table in tables]
+        dense = tf.compat.v1.get_variable("dense", initializer=1.0)
+        step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows) * dense)
+        saver = train.Saver()
+        harness.initialize(session)
+        session.run(step)
+        saved = session.run([*rows, dense])
+        first = saver.save(session, str(tmp_path / "first"))
+        second = saver.save(session, str(tmp_path / "second"))
+        session.run(step)
+        later = session.run(dense)
+        keys = reader.open_saved(first).open_table("b").links[0]["shards"][0]["arrays"]["keys"]
+        damage.append(lambda: os.truncate(keys["file"], keys["offset"]))
+        with pytest.raises(tf.errors.DataLossError, match=re.escape(keys["file"])):
+            saver.restore(session, first)
+        damage.clear()
+        assert session.run(dense) == later != saved[-1]
+        np.testing.assert_array_equal(session.run(rows[0]), saved[0])
+        for use in (lambda: session.run(rows[1]), lambda: saver.save(session, second)):
+            with pytest.raises(tf.errors.FailedPreconditionError, match="'b' has lost its rows"):
+                use()
+        if again == "restore":
+            saver.restore(session, second)
+            for got, want in zip_equal(session.run([*rows, dense]), saved):
+                np.testing.assert_array_equal(got, want)
+        else:
+            session.run(tables[1].initializer)
+            assert not np.array_equal(session.run(rows[1]), saved[1])

@@ -52,7 +52,7 @@ class CheckCheckpointOp : public tf::OpKernel {
     OpenedCheckpoints opened(PosixFiles());
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
-      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref));
+      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, /*for_restore=*/true));
       auto one = TableReplacement::Check(*call, ref.table.get(), opened, prefix, names_[i], parts);
       TF_RETURN_IF_ERROR(ToTf(one.status()));
       checked->push_back(std::move(one.value()));
@@ -87,12 +87,17 @@ class LoadCheckpointOp : public tf::OpKernel {
     const TfEngineContext call(context);
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
-      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref));
-      const auto replace = [&ref](std::shared_ptr<EngineTable> table) {
+      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, /*for_restore=*/true));
+      bool replaced = false;
+      const auto replace = [&](std::shared_ptr<EngineTable> table) {
+        replaced = true;
         ref.table = std::move(table);
         ref.resource->Replace(ref.table);
       };
-      TF_RETURN_IF_ERROR(ToTf(checked->tables[i].Load(*call, ref.table.get(), replace)));
+      const Status loaded = checked->tables[i].Load(*call, ref.table.get(), replace);
+      // Otherwise a program that catches the error would go on with an empty table, and save it.
+      if (!loaded.ok() && replaced) ref.resource->Lose(loaded.message());
+      TF_RETURN_IF_ERROR(ToTf(loaded));
     }
     return tf::Status();
   }

@@ -58,21 +58,25 @@ tf::Status TableHandle(tf::OpKernelContext* context, int index, const tf::Resour
   return tf::Status();
 }
 
-tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table) {
+tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table, bool for_restore) {
   const tf::ResourceHandle* found_handle = nullptr;
   TF_RETURN_IF_ERROR(TableHandle(context, index, &found_handle));
   const tf::ResourceHandle& handle = *found_handle;
+  const auto who = [&handle] { return StrCat("Embedding variable '", handle.name(), "'"); };
   TableResource* found = nullptr;
   if (tf::LookupResource(context, handle, &found).ok()) {
     table->resource.reset(found);
     table->table = found->table();
-    return tf::Status();
+    const std::string lost = for_restore ? "" : found->lost();
+    if (lost.empty()) return tf::Status();
+    return tf::errors::FailedPrecondition(
+        who(), " has lost its rows, because a restore failed: restore it again, or run its initializer (",
+        lost, ")");
   }
-  const std::string who = StrCat("Embedding variable '", handle.name(), "'");
   tf::core::RefCountPtr<Runtime> runtime;
-  TF_RETURN_IF_ERROR(LookupRuntime(context, who, &runtime));
+  TF_RETURN_IF_ERROR(LookupRuntime(context, who(), &runtime));
   return tf::errors::FailedPrecondition(
-      who, " is not initialized: run its initializer or tf.compat.v1.global_variables_initializer()");
+      who(), " is not initialized: run its initializer or tf.compat.v1.global_variables_initializer()");
 }
 
 }  // namespace sok

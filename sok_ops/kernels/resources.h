@@ -67,6 +67,18 @@ class TableResource : public tensorflow::ResourceBase {
   void Replace(std::shared_ptr<EngineTable> table) {
     const MutexLock lock(mutex_);
     table_ = std::move(table);
+    lost_.clear();
+  }
+
+  // Says why the table has lost its rows. Until Replace, only a restore can use it.
+  void Lose(std::string reason) {
+    const MutexLock lock(mutex_);
+    lost_ = std::move(reason);
+  }
+  // Empty if the table has not lost its rows.
+  std::string lost() const {
+    const MutexLock lock(mutex_);
+    return lost_;
   }
 
   // Sets the save that has begun and not ended, and returns the previous one.
@@ -80,6 +92,7 @@ class TableResource : public tensorflow::ResourceBase {
   const tensorflow::DataType key_dtype_;
   mutable Mutex mutex_;
   std::shared_ptr<EngineTable> table_ SOK_GUARDED_BY(mutex_);
+  std::string lost_ SOK_GUARDED_BY(mutex_);
   std::optional<SaveRequest> save_ SOK_GUARDED_BY(mutex_);
 };
 
@@ -97,8 +110,9 @@ tensorflow::Status TableHandle(tensorflow::OpKernelContext* context, int index,
                                const tensorflow::ResourceHandle** handle);
 
 // Finds the table of the handle in input `index`. FailedPrecondition, which names the variable, if sok.Init
-// or the variable's initializer has not run.
-tensorflow::Status LookupTable(tensorflow::OpKernelContext* context, int index, TableRef* table);
+// or the variable's initializer has not run, or if the table has lost its rows, unless it is `for_restore`.
+tensorflow::Status LookupTable(tensorflow::OpKernelContext* context, int index, TableRef* table,
+                               bool for_restore = false);
 
 }  // namespace sok
 

@@ -1,7 +1,11 @@
 """Restores tables from checkpoints, on all ranks together.
 
 read TensorFlow's other variables -> SokCheckCheckpoint; ranks agree that all tables are sound
--> SokLoadCheckpoint; ranks agree that all tables are loaded; the other variables are assigned
+-> SokLoadCheckpoint; ranks agree that all tables are loaded -> the other variables are assigned
+
+A table with rows is replaced before the new one is loaded: there may be no memory for both. If that load
+fails after the check, the table has lost its rows, and refuses to be used until it is restored or
+initialized.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ def add_load_ops(
     *,
     optimizer_state: bool = True,
     after: Sequence[tf.Tensor] = (),
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tf.Tensor:
     """Adds the ops that restore tables from a checkpoint.
 
     Args:
@@ -36,8 +40,8 @@ def add_load_ops(
       after: Tensors that must have been read before.
 
     Returns:
-      Two tensors. The first raises, before anything changes, unless all tables can be restored on all ranks.
-      The second raises unless all tables were restored on all ranks.
+      A tensor that raises unless all tables were restored on all ranks, and before anything changes unless
+      all of them can be.
     """
     check_same_device(tables, "restored by one Saver")
     handles = [table.handle for table in tables]
@@ -49,12 +53,11 @@ def add_load_ops(
         )
     checks = Stages(what)
     checks.add(checked.code, checked.message, "check (every rank restores)")
-    sound = checks.raise_failures()
-    with tf.control_dependencies([sound]):
+    with tf.control_dependencies([checks.raise_failures()]):
         loads = Stages(what)
         loaded = native.ops.sok_load_checkpoint(handles, checked.checked)
         loads.add(loaded.code, loaded.message, "load")
-        return sound, loads.raise_failures()
+        return loads.raise_failures()
 
 
 class _AlreadyRead:
@@ -84,11 +87,11 @@ def add_ops(
     tensors = list(
         builder.bulk_restore(prefix, others, preferred_shard, restore_sequentially) if others else []
     )
-    sound, loaded = add_load_ops(
+    loaded = add_load_ops(
         [variable_of(table) for table in tables], prefix, [name_of(table) for table in tables], after=tensors
     )
-    # Nothing is assigned before all tables were checked.
-    with tf.control_dependencies([sound]):
+    # The other variables change last: only the load of a table can still fail.
+    with tf.control_dependencies([loaded]):
         tensors = [tf.identity(tensor) for tensor in tensors]
     assigned = original(
         _AlreadyRead(tensors),
