@@ -21,6 +21,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 // The name of a file until Publish.
 std::string Unfinished(const std::string& path) { return path + ".unfinished"; }
+// The name of an earlier file until there is a new one.
+std::string Replaced(const std::string& path) { return path + ".replaced"; }
 
 // A file for writing. A link in its place is not followed, and a pipe does not block.
 class OpenFile {
@@ -84,6 +86,11 @@ Status SizeOf(const std::string& path, int64_t* bytes) {
   return OkStatus();
 }
 
+// The error after fewer elements were read than the file should have.
+Status ReadError(FILE* file, const std::string& path) {
+  return std::ferror(file) != 0 ? FileError("read", path) : DataLoss("'", path, "' ended early");
+}
+
 int64_t KeyBytes(const std::string& key_dtype) { return key_dtype == "int64" ? 8 : 4; }
 
 // The key of `key_dtype` in four bytes.
@@ -126,6 +133,7 @@ RawFilesWriter::RawFilesWriter(const std::string& directory, const std::string& 
 
 Status RawFilesWriter::CheckPaths() const {
   SOK_RETURN_IF_ERROR(CheckPath(Unfinished(keys_path_)));
+  SOK_RETURN_IF_ERROR(CheckPath(Replaced(keys_path_)));
   return CheckPath(Unfinished(values_path_));
 }
 
@@ -180,9 +188,23 @@ Status RawFilesWriter::Sync() const {
 
 Status RawFilesWriter::Publish() const {
   SOK_RETURN_IF_ERROR(CheckPaths());
-  for (const std::string& path : {values_path_, keys_path_}) {
-    if (std::rename(Unfinished(path).c_str(), path.c_str()) != 0) return FileError("rename to", path);
+  // Two files cannot be replaced at once. Between the two there are no keys, so that no reader takes the old
+  // keys with the new rows.
+  std::error_code ignored;
+  if (fs::is_directory(fs::symlink_status(keys_path_, ignored))) {
+    errno = EISDIR;
+    return FileError("rename to", keys_path_);
   }
+  const std::string replaced = Replaced(keys_path_);
+  const bool replaces = std::rename(keys_path_.c_str(), replaced.c_str()) == 0;
+  if (!replaces && errno != ENOENT) return FileError("replace", keys_path_);
+  for (const std::string& path : {values_path_, keys_path_}) {
+    if (std::rename(Unfinished(path).c_str(), path.c_str()) == 0) continue;
+    const Status error = FileError("rename to", path);
+    if (replaces && path == values_path_) std::rename(replaced.c_str(), keys_path_.c_str());
+    return error;
+  }
+  if (replaces) std::remove(replaced.c_str());
   return SyncDirectory(fs::path(keys_path_).parent_path().string());
 }
 
@@ -224,12 +246,13 @@ StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, cons
 
 Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
   keys->resize(num_rows_);
-  size_t read = 0;
   if (key_bytes_ == 8) {
-    read = std::fread(keys->data(), 8, num_rows_, keys_file_.get());
+    const size_t read = std::fread(keys->data(), 8, num_rows_, keys_file_.get());
+    if (read != keys->size()) return ReadError(keys_file_.get(), keys_path_);
   } else {
     std::vector<uint32_t> words(num_rows_);
-    read = std::fread(words.data(), 4, num_rows_, keys_file_.get());
+    const size_t read = std::fread(words.data(), 4, num_rows_, keys_file_.get());
+    if (read != words.size()) return ReadError(keys_file_.get(), keys_path_);
     if (key_dtype_ == "int64" && MayBeHalves(words)) {
       return DataLoss("'", keys_path_, "' is ambiguous: it has ", num_rows_,
                       " keys of four bytes, or half as many keys of eight bytes and a missing rest, ",
@@ -238,7 +261,6 @@ Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
     std::transform(words.begin(), words.end(), keys->begin(),
                    [&](uint32_t word) { return WidenedKey(word, key_dtype_); });
   }
-  if (read != keys->size()) return DataLoss("'", keys_path_, "' ended early");
   for (const int64_t key : *keys) {
     if (!IsKeyOf(key_dtype_, key_bytes_, key)) {
       return DataLoss("'", keys_path_, "' holds the ", key_bytes_, "-byte key ", key, ", which ",
@@ -256,7 +278,7 @@ Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
 Status RawFilesReader::ReadValues(Span<float> values) {
   const size_t read = std::fread(values.data(), sizeof(float), values.size(), values_file_.get());
   return static_cast<int64_t>(read) == values.size() ? OkStatus()
-                                                     : DataLoss("'", values_path_, "' ended early");
+                                                     : ReadError(values_file_.get(), values_path_);
 }
 
 }  // namespace sok

@@ -219,6 +219,28 @@ TEST_F(RawFilesTest, AnAbandonedWriterLeavesEarlierFiles) {
   EXPECT_EQ(Open(1).value().num_rows(), 1);
 }
 
+TEST_F(RawFilesTest, APublicationThatFailsLeavesEarlierFiles) {
+  for (const bool keys_fail : {false, true}) {
+    ASSERT_TRUE(Write({1}, {2.0f}, 1).ok());
+    const RawFilesWriter writer(directory_.string(), "table", 1, 1);
+    ASSERT_TRUE(writer.Begin().ok());
+    const fs::path failing =
+        keys_fail ? RawKeysPath(directory_.string(), "table") : RawValuesPath(directory_.string(), "table");
+    const fs::path aside = directory_ / "aside";
+    fs::rename(failing, aside);
+    fs::create_directories(failing / "in the way");
+    EXPECT_FALSE(writer.Publish().ok());
+    writer.Abandon();
+    fs::remove_all(failing);
+    fs::rename(aside, failing);
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 2);
+    auto reader = Open(1);
+    std::vector<int64_t> keys;
+    ASSERT_TRUE(reader.value().ReadKeys(&keys).ok());
+    EXPECT_EQ(keys, std::vector<int64_t>{1});
+  }
+}
+
 TEST_F(RawFilesTest, MoreRowsThanTheBufferHolds) {
   std::vector<int64_t> keys(300001);
   std::iota(keys.begin(), keys.end(), -7);
