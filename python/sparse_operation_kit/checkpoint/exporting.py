@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import re
 import shutil
 import urllib.parse
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sparse_operation_kit.checkpoint import prefix_lock
 from sparse_operation_kit.checkpoint.compaction import refuse_existing
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
@@ -42,8 +43,8 @@ def export(
         the table's admission filter, or 0 without a filter.
 
     Raises:
-      CheckpointError: A table is damaged, rows still lack steps of exact Adam, or a package that the format
-        needs is not installed.
+      CheckpointError: A table is damaged, rows still lack steps of exact Adam, a package that the format
+        needs is not installed, or `to` cannot be written. Nothing is left then.
     """
     to = Path(os.path.abspath(check_path(to)))
     refuse_existing(to)
@@ -53,13 +54,21 @@ def export(
     for table in tables:
         table.require_current()
     write = _writer(file_format, default)
-    unfinished = to.with_name(f"{to.name}.unfinished-{secrets.token_hex(4)}")
+    unfinished = to.with_name(f"{to.name}.sok-unfinished")
     try:
-        write(tables, unfinished)
-        os.rename(unfinished, to)
-    except BaseException:
+        lock = prefix_lock.acquire(str(to), patience=0)
+    except (prefix_lock.PrefixInUseError, OSError) as error:
+        raise CheckpointError(to, f"cannot be written: {error}") from None
+    with lock:
+        # Of a killed process.
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+        try:
+            write(tables, unfinished)
+            os.rename(unfinished, to)
+        except OSError as error:
+            raise CheckpointError(to, f"cannot be written: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def file_name(table: Table) -> str:
@@ -71,11 +80,13 @@ def _writer(file_format: str, default: float | None) -> Callable[[Sequence[Table
     if file_format == "saved_model":
         from sparse_operation_kit.checkpoint.saved_model import write_saved_model
 
-        return lambda tables, folder: write_saved_model(tables, folder, default)
+        return _without_errors_of_tensorflow(
+            lambda tables, folder: write_saved_model(tables, folder, default)
+        )
     if file_format == "saved_model_sok":
         from sparse_operation_kit.checkpoint.saved_model_sok import write_saved_model_sok
 
-        return write_saved_model_sok
+        return _without_errors_of_tensorflow(write_saved_model_sok)
     write_table = {"parquet": _write_parquet, "npy": _write_npy}[file_format]
 
     def write(tables: Sequence[Table], folder: Path) -> None:
@@ -84,6 +95,21 @@ def _writer(file_format: str, default: float | None) -> Callable[[Sequence[Table
             write_table(table, folder)
 
     return write
+
+
+def _without_errors_of_tensorflow(write: Callable) -> Callable[[Sequence[Table], Path], None]:
+    """Makes a function that writes tables into a folder raise CheckpointError for TensorFlow's errors."""
+    import tensorflow as tf
+
+    def wrapped(tables: Sequence[Table], folder: Path) -> None:
+        try:
+            write(tables, folder)
+        except tf.errors.OpError as error:
+            # TensorFlow 2 puts where the op was made before the reason.
+            reason = re.sub(r"(?s)^.*?\nNode: [^\n]*\n", "", error.message).splitlines()[0]
+            raise CheckpointError(folder, f"cannot be written: {reason}") from None
+
+    return wrapped
 
 
 def _write_npy(table: Table, folder: Path) -> None:
