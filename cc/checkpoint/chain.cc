@@ -67,10 +67,11 @@ Status CheckChain(const std::vector<ChainedTable>& chain) {
 }
 
 StatusOr<ChainedTable> ReadOne(const std::shared_ptr<SavedCheckpoint>& checkpoint, const std::string& name) {
-  auto facts = checkpoint->ReadFacts();
-  SOK_RETURN_IF_ERROR(facts.status());
+  // A checkpoint without the table may have no tables, and no facts about them.
   auto manifest = checkpoint->ReadTable(name);
   SOK_RETURN_IF_ERROR(manifest.status());
+  auto facts = checkpoint->ReadFacts();
+  SOK_RETURN_IF_ERROR(facts.status());
   return ChainedTable{checkpoint, facts.value().id, StrCat(checkpoint->index_path(), ":", name),
                       std::move(manifest.value())};
 }
