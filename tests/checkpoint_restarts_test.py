@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
+import re
 import shutil
 import signal
 import sys
@@ -13,15 +15,16 @@ import traceback
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.training import saver as tf_saver
 
 import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit import deeprec
+from sparse_operation_kit.checkpoint import own_files, reader
+from sparse_operation_kit.checkpoint.errors import UnansweredError
 from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
-from sparse_operation_kit.saver import old_checkpoints, retention, saver_marks
+from sparse_operation_kit.saver import checkpoint_save, old_checkpoints, retention
 
 deeprec.uninstall()  # importing it has installed its names
 v1 = tf.compat.v1
@@ -31,7 +34,9 @@ train = v1.train
 class Job:
     """A table of which each step adds 1 to the row of its number, and a Saver of each kind."""
 
-    def __init__(self, directory, base="model", increments="model", keep=2, keep_increments=2, table=True):
+    def __init__(
+        self, directory, base="model", increments="model", keep=2, keep_increments=2, table=True, hours=10000
+    ):
         self.init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
         self.directory, self.base, self.increments = str(directory), base, increments
         self.step = train.get_or_create_global_step()
@@ -44,7 +49,7 @@ class Job:
         loss = -tf.reduce_sum(tf.nn.embedding_lookup(self.table, ids))
         self.train = train.GradientDescentOptimizer(1.0).minimize(loss, global_step=self.step)
         self.initializer = v1.global_variables_initializer()
-        self.saver = train.Saver(max_to_keep=keep)
+        self.saver = train.Saver(max_to_keep=keep, keep_checkpoint_every_n_hours=hours)
         self.incremental = IncrementalSaver(max_to_keep=keep_increments, sharded=True)
 
     def start(self, session, tell="recover"):
@@ -104,13 +109,12 @@ def steps(directory, base="model"):
     return sorted(int(name.rpartition("-")[2]) for name in found if name.rpartition("-")[0] == base)
 
 
-def marks(directory):
-    """The steps that the mark of each kind is for."""
-    kinds = (saver_marks.FULL, saver_marks.INCREMENTAL)
-    return [
-        sorted(int(path.name[: -len(kind)].rpartition("-")[2]) for path in directory.glob(f"*{kind}"))
-        for kind in kinds
-    ]
+def counted(directory):
+    """The steps of the checkpoints that each kind of Saver counts."""
+    kinds = {"full": [], "incremental": [], None: []}
+    for index in directory.glob("*.index"):
+        kinds[saved_files.counted_by(index.with_suffix(""))].append(int(index.stem.rpartition("-")[2]))
+    return [sorted(kinds[kind]) for kind in ("full", "incremental")]
 
 
 def all_restore(job):
@@ -134,7 +138,7 @@ def test_both_kinds_of_savers(tmp_path, increments, tell):
         ("f", [13, 14], [11, 12]),
     ]:
         job.run(kinds, tell)
-        assert marks(tmp_path) == [full, incremental]
+        assert counted(tmp_path) == [full, incremental]
         if increments == "model":
             assert steps(tmp_path) == sorted(full + incremental)
         else:
@@ -147,12 +151,12 @@ def test_what_max_to_keep_does_not_count_stays(tmp_path):
     """Checkpoints of Savers that keep all; but that of the state file is taken over, as in TensorFlow."""
     keeps_all = job_of(tmp_path, keep=None, keep_increments=0)
     keeps_all.run("fiif")
-    assert marks(tmp_path) == [[], []]
+    assert counted(tmp_path) == [[], []]
     job_of(tmp_path).run("ffiii")
     assert steps(tmp_path) == [1, 2, 3, 5, 6, 8, 9]
     keeps_all.run("fi")
     assert steps(tmp_path) == [1, 2, 3, 5, 6, 8, 9, 10, 11]
-    assert marks(tmp_path) == [[5, 6], [8, 9]]
+    assert counted(tmp_path) == [[5, 6], [8, 9]]
 
 
 def test_fewer_are_kept_if_max_to_keep_becomes_less(tmp_path):
@@ -210,6 +214,34 @@ def test_savers_of_an_imported_graph_take_over_too(tmp_path, is_new):
     left = [3, 5, 7] if is_new else [5, 7]
     assert (steps(tmp_path), steps(tmp_path, "increment")) == (left, [8])
     assert saved_files.bases(tmp_path) == ["increment-8", *(f"model-{step}" for step in left)]
+
+
+def test_what_is_kept_by_time_stays_after_restarts(tmp_path):
+    """With what builds on it."""
+    keeps_all = job_of(tmp_path, keep=1, keep_increments=1, hours=1e-9)
+    keeps_all.run("fifi")
+    assert steps(tmp_path) == [1, 3, 4]
+    assert counted(tmp_path) == [[3], [4]]
+    job_of(tmp_path, keep=1, keep_increments=1).run("ffi")
+    assert steps(tmp_path) == [1, 6, 7]
+    assert counted(tmp_path) == [[6], [7]]
+    all_restore(keeps_all)
+
+
+def test_what_cannot_be_marked_as_kept_is_asked_for_again(tmp_path, monkeypatch, caplog):
+    job = job_of(tmp_path, keep=1, hours=1e-9)
+    with job.restart():
+        job.save("f")
+        with monkeypatch.context() as patch:
+            patch.setattr(reader, "keep_checkpoint", _unanswered)
+            job.save("ff")
+        assert counted(tmp_path) == [[1, 2, 3], []] and "model-1" in caplog.text
+        job.save("f")
+    assert counted(tmp_path) == [[4], []] and steps(tmp_path) == [1, 2, 3, 4]
+
+
+def _unanswered(prefix):
+    raise UnansweredError(prefix, "cannot be read: Input/output error")
 
 
 def test_what_another_process_wrote_again_stays_after_a_failed_save(tmp_path):
@@ -276,10 +308,37 @@ def test_savers_of_one_session_count_their_own(tmp_path):
         assert steps(tmp_path) == [2, 3, 6, 7, 8]
 
 
+@pytest.mark.parametrize("question", [(own_files, "facts"), (own_files, "names"), (reader, "open_saved")])
+def test_what_a_restart_cannot_ask_about_is_asked_about_again(tmp_path, monkeypatch, caplog, question):
+    """It stays, takes no place of max_to_keep, and is removed when the file system answers."""
+    job_of(tmp_path, keep=3, keep_increments=3).run("fffiii")
+    job = job_of(tmp_path, keep=2, keep_increments=2)
+    original = getattr(*question)
+
+    def fails(path, **options):
+        if re.search(r"model-[25]\b", str(path)) or question[1] == "names":
+            raise (OSError if question[0] is own_files else functools.partial(UnansweredError, path))(
+                "no answer"
+            )
+        return original(path, **options)
+
+    with job.restart():
+        before = steps(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(*question, fails)
+            job.save("fi")
+        assert {2, 5, 7, 8} <= set(steps(tmp_path)) <= {*before, 7, 8}
+        assert "no answer" in caplog.text
+        job.save("fi")
+        assert counted(tmp_path) == [[7, 9], [8, 10]]
+        assert steps(tmp_path) == [7, 8, 9, 10]
+    all_restore(job)
+
+
 @pytest.mark.parametrize("kind", ["damaged", "pipe"])
 def test_what_cannot_be_read_stays(tmp_path, kind):
     job = job_of(tmp_path)
-    job.run("ffii")
+    job.run("iiff")
     for step in (1, 3):
         index = tmp_path / f"model-{step}.index"
         index.unlink()
@@ -301,15 +360,18 @@ def test_the_last_table_is_taken_out(tmp_path):
         job.saver.recover_last_checkpoints([f"{tmp_path}/model-{step}" for step in (2, 4)])
         job.save("ff")
     assert steps(tmp_path) == [1, 3, 5, 6]
-    assert saved_files.bases(tmp_path) == ["model-1", "model-2", "model-3"]
+    assert saved_files.bases(tmp_path) == [f"model-{step}" for step in (1, 2, 3, 5, 6)]
 
 
 def _kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _remove_index_and_kill(prefix, *_):
-    os.unlink(f"{prefix}.index")
+def _begin_removal_and_kill(prefix, *, needed):
+    if needed:
+        os.rename(f"{prefix}.index", f"{prefix}.sok-index")
+    else:
+        os.unlink(f"{prefix}.index")
     _kill()
 
 
@@ -320,21 +382,20 @@ def _before(owner, name):
 def _after(owner, name):
     def arm():
         original = getattr(owner, name)
-        setattr(owner, name, lambda *args: (original(*args), _kill()))
+        setattr(owner, name, lambda *args, **options: (original(*args, **options), _kill()))
 
     return arm
 
 
 # What is to be done in a process so that its next save is killed at this point.
 MOMENTS = {
-    "with a mark only": _after(saver_marks, "begin"),
+    "with locks only": _after(checkpoint_save, "_prepare"),
     "without a state file": _before(train.Saver, "_RecordLastCheckpoint"),
     "before anything is removed": _before(old_checkpoints, "remove"),
-    "within TensorFlow's removal": lambda: setattr(
-        tf_saver.checkpoint_management, "remove_checkpoint", _remove_index_and_kill
-    ),
-    "before the mark is removed": _before(saver_marks, "end"),
-    "before the tables are removed": _before(retention, "collect"),
+    "before an index is removed": _before(reader, "remove_checkpoint"),
+    "within a removal": lambda: setattr(reader, "remove_checkpoint", _begin_removal_and_kill),
+    "after a removal": _after(reader, "remove_checkpoint"),
+    "before leftovers are removed": _before(retention, "clean"),
 }
 
 
@@ -370,12 +431,10 @@ def test_kills_in_saves_leave_nothing(tmp_path):
     assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
     print(result.stdout)
     found = steps(tmp_path)
-    full, increments = marks(tmp_path)
+    full, increments = counted(tmp_path)
     assert len(full) == len(increments) == 2 and sorted(full + increments) == found
-    tables = saved_files.bases(tmp_path)
+    needed = {base for step in found for base in saved_files.chain(tmp_path / f"model-{step}")}
     kept = {f"model-{step}" for step in found}
-    for path in tmp_path.iterdir():
-        base = path.name.split(".")[0]
-        assert base in kept or (base in tables and ".sok-" in path.name) or base == "checkpoint", path.name
-    assert len(tables) <= 6, tables
+    assert set(saved_files.bases(tmp_path)) == needed | kept
+    assert not list(tmp_path.glob("*.lock")) and not list(tmp_path.glob("*.sok-[0-9a-f]*"))
     all_restore(job_of(tmp_path))

@@ -108,6 +108,17 @@ def test_the_checkpoint_hook_saves_on_its_steps(tmp_path):
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_saver_takes_no_monitored_session(tmp_path):
+    """As without tables."""
+    with tf.Graph().as_default():
+        Model()
+        saver = train.Saver()
+        with train.MonitoredTrainingSession() as session:
+            with pytest.raises(TypeError, match="must be a Session"):
+                saver.save(session, str(tmp_path / "model"))
+    assert not list(tmp_path.iterdir())
+
+
 def test_old_checkpoints_are_removed_with_their_tables(tmp_path):
     run(12, checkpoint_dir=str(tmp_path), save_checkpoint_steps=1)
     kept = {path.stem for path in pathlib.Path(tmp_path).glob("*.index")}

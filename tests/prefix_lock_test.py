@@ -187,3 +187,38 @@ def test_a_call_that_fails_leaves_no_lock(prefix, tmp_path, monkeypatch, call):
     with acquire(prefix, 0):
         pass
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+def test_a_lock_that_fails_is_not_taken_for_a_file_system_without_locks(prefix, tmp_path, monkeypatch, code):
+    """Another process would find the file without a lock, and remove it."""
+
+    def flock(descriptor, operation):
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        with pytest.raises(OSError, match=os.strerror(code)):
+            acquire(prefix, 0)
+    assert not list(tmp_path.iterdir())
+    with acquire(prefix, 0):
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", flock)
+            with pytest.raises(OSError, match=os.strerror(code)):
+                try_acquire(prefix)
+        assert try_acquire(prefix) is None
+
+
+def test_an_error_of_close_is_none_of_a_lock(prefix, tmp_path, monkeypatch):
+    """The descriptor is closed anyway."""
+    real = os.close
+
+    def close(descriptor):
+        real(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "m-7.sok.lock").touch()  # of a killed process
+    monkeypatch.setattr(os, "close", close)
+    with acquire(prefix, 0):
+        assert try_acquire(prefix) is None
+    assert not list(tmp_path.iterdir())

@@ -1,191 +1,192 @@
-"""Which tables are removed with old checkpoints, and which are kept for other checkpoints."""
+"""Which old checkpoints and leftovers are removed, and which are kept for other checkpoints."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import logging
 import os
 import pathlib
-import re
-import shutil
 import socket
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import checkpoint_files
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from sparse_operation_kit.checkpoint import own_files, prefix_lock
-from sparse_operation_kit.saver import retention, saver_marks
+from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
+from sparse_operation_kit.checkpoint.errors import UnansweredError
+from sparse_operation_kit.saver import retention
 
-
-def _with_id(table: str) -> str:
-    """A path, or its last part, with the 16 digits of an id for the number of the table "t-1"."""
-    return re.sub(r"(^|/)t-(\d+)", lambda found: f"{found[1]}t-{found[2].zfill(16)}", table)
+ID = "0123456789abcdef"
+# What a process that was killed in a save leaves.
+LEFT = [
+    "data-00001-of-00007",
+    f"sok-{ID}.new-index",
+    f"sok-{ID}.others_temp_{32 * 'a'}/part-00000-of-00001.index",
+    f"sok-{ID}.part-0.data-00000-of-00001",
+    f"sok-{ID}.part-0.index",
+    f"sok-{ID}.plan",
+]
 
 
 class Folder:
-    """A directory of fake checkpoints of one table "t".
+    """A directory of fake checkpoints of one table."""
 
-    Tests write "m.sok/t-1" for a table of the checkpoint "m", and "m.sok/t-1.unfinished" for what a killed
-    save has left. `in_folders` says whether the tables are in folders, as in earlier versions.
-    """
-
-    def __init__(self, path: pathlib.Path, in_folders: bool):
+    def __init__(self, path: pathlib.Path):
         self.path = path
-        self.in_folders = in_folders
+        path.mkdir(exist_ok=True)
 
-    def table(self, base: str, table: str, chain: tuple[str, ...] = ()) -> str:
-        """Makes a table's folder with a manifest; returns it relative to the directory."""
-        arrays = {"keys": np.zeros([0], "<i8"), "values": np.zeros([0, 4], "<f4")}
-        if chain:
-            arrays["deleted"] = arrays["keys"]
-        links = [{"path": f"../../{_with_id(link)}", "crc32": 0} for link in chain]
-        folder = self.path / f"{base}.sok" / _with_id(table)
-        checkpoint_files.write_folder(folder, [arrays], kind="delta" if chain else "full", chain=links)
-        if not self.in_folders:
-            self._put_beside(folder)
-        return f"{base}.sok/{table}"
+    def prefix(self, base: str) -> str:
+        return str(self.path / base)
 
-    @staticmethod
-    def _put_beside(folder: pathlib.Path) -> None:
-        """Moves a table's files out of its folder, to TensorFlow's."""
-        start = f"{folder.parent}-{folder.name.split('.')[0]}"
-        for file in [path for path in folder.rglob("*") if path.is_file()]:
-            name = ".".join(file.relative_to(folder).parts)
-            unfinished = folder.suffix if name == "manifest.json" else ""
-            file.rename(f"{start}.{name}{unfinished}")
-        shutil.rmtree(folder)
-        with contextlib.suppress(OSError):
-            folder.parent.rmdir()
+    def checkpoint(self, base: str, chains: tuple[str, ...] = (), facts: str | None = None) -> None:
+        """Makes a checkpoint that builds on others."""
+        known = {"format": "sparse-operation-kit checkpoint", "version": 1, "id": ID, "parts": 1}
+        entries = {
+            "#sok": json.dumps({**known, "chains": chains}) if facts is None else facts,
+            "t": '{"format":"sparse-operation-kit table"' + 64 * " " + "}",
+            "t#0": "{}",
+        }
+        self._save(base, entries)
 
-    def file(self, table: str, file: str) -> pathlib.Path:
-        """The path of a table's file."""
-        if self.in_folders:
-            return self.path / _with_id(table) / file
-        return saved_files.named_by(self.path, _with_id(table), file)
+    def plain(self, base: str) -> None:
+        """Makes a checkpoint without tables."""
+        self._save(base, {"dense": "a string"})
 
-    def set_time(self, table: str, seconds: float) -> None:
-        """Sets when a table was written."""
-        file = self.file(table, "manifest.json")
-        os.utime(file.parent if self.in_folders else file, (seconds, seconds))
-
-    def checkpoint(self, base: str, reference: str | None, text: str | None = None) -> None:
-        """Makes TensorFlow's part of a checkpoint."""
+    def _save(self, base: str, entries: dict[str, str]) -> None:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            fields = {"folder": _with_id(reference or ""), "manifest_crc32": 0, "steps": 0}
-            value = json.dumps(fields if reference else "no object") if text is None else text
-            variable = tf.Variable(value, name="t")
-            tf.Variable(1.0, name="dense")
-            session.run(variable.initializer)
-            session.run(tf.compat.v1.global_variables_initializer())
-            tf.compat.v1.train.Saver().save(
-                session, str(self.path / base), write_meta_graph=False, write_state=False
+            arguments = (list(entries), [""] * len(entries), [tf.constant(one) for one in entries.values()])
+            session.run(
+                tf.raw_ops.SaveV2(
+                    prefix=self.prefix(base),
+                    tensor_names=arguments[0],
+                    shape_and_slices=arguments[1],
+                    tensors=arguments[2],
+                )
             )
 
-    def full(self, base: str, table: str) -> None:
-        self.checkpoint(base, self.table(base, table))
+    def retired(self, base: str, chains: tuple[str, ...] = ()) -> None:
+        """Makes a checkpoint that was removed while another one was building on it."""
+        self.checkpoint(base, chains)
+        reader.remove_checkpoint(self.prefix(base), needed=True)
 
-    def collect(self, base: str, removed=()) -> set[str]:
-        """Removes unneeded tables; returns the remaining ones."""
-        retention.collect(str(self.path / base), [str(self.path / one) for one in removed])
-        return self.tables()
+    def left(self, base: str) -> set[str]:
+        """Makes what a killed save leaves; returns the names of the files."""
+        for name in LEFT:
+            file = self.path / f"{base}.{name}"
+            file.parent.mkdir(exist_ok=True)
+            file.touch()
+        return {f"{base}.{name.split('/')[0]}" for name in LEFT}
 
-    def tables(self) -> set[str]:
-        found = {str(path.relative_to(self.path)) for path in self.path.glob("*.sok/*")}
-        for path in self.path.glob("*.sok-*"):
-            base, name = re.fullmatch(r"(.+)\.sok-(t-\d+)\..+", path.name).groups()
-            whole = os.path.lexists(self.path / f"{base}.sok-{name}.manifest.json")
-            found.add(f"{base}.sok/{name}" + ("" if whole else ".unfinished"))
-        return {re.sub("t-0+([0-9])", r"t-\1", table) for table in found}
+    def remove(self, base: str, others: tuple[str, ...] = ()) -> list[str]:
+        assert retention.remove(self.prefix(base), others, ())
+        return self.bases()
 
-    def remove_tensorflows(self, base: str) -> None:
-        for path in self.path.glob(f"{base}.[!s]*"):
-            path.unlink()
+    def clean(self, base: str, others: tuple[str, ...] = ()) -> list[str]:
+        retention.clean(self.prefix(base), others, ())
+        return self.bases()
 
+    def bases(self) -> list[str]:
+        return saved_files.bases(self.path)
 
-@pytest.fixture(params=["files", "folders"])
-def folder(request, tmp_path):
-    return Folder(tmp_path, request.param == "folders")
-
-
-def test_tables_are_removed_with_their_checkpoint(folder):
-    for step in (1, 2, 3):
-        folder.full(f"model-{step}", f"t-{step}")
-    folder.remove_tensorflows("model-1")
-    assert folder.collect("model-3") == {"model-2.sok/t-2", "model-3.sok/t-3"}
-    assert saved_files.bases(folder.path) == ["model-2", "model-3"]
+    def names(self) -> set[str]:
+        return set(os.listdir(self.path))
 
 
-def test_another_family_is_left_alone(folder):
-    folder.full("model-3", "t-3")
-    for base in ("other-1", "model-3-best", "model", "models-1"):
-        folder.table(base, "t-1")
-    assert folder.collect("model-3") == {
-        "model-3.sok/t-3",
-        "other-1.sok/t-1",
-        "model-3-best.sok/t-1",
-        "models-1.sok/t-1",
-    }
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
 
 
-def test_tables_of_checkpoints_that_tensorflow_removed_are_removed(folder):
-    folder.full("b", "t-2")
-    folder.table("a", "t-1")
-    folder.table("c", "t-3")
-    assert folder.collect("b", removed=["a"]) == {"b.sok/t-2", "c.sok/t-3"}
+def test_a_checkpoint_is_removed_whole(folder):
+    for base in ("model-1", "model-2"):
+        folder.checkpoint(base)
+        (folder.path / f"{base}.meta").touch()
+    assert folder.remove("model-1") == ["model-2"]
+    assert folder.names() == {"model-2.index", "model-2.data-00000-of-00001", "model-2.meta"}
 
 
 def test_leftovers_of_killed_saves(folder):
-    folder.table("model-1", "t-1.unfinished")
-    folder.table("model-2", "t-2")
-    (folder.path / "model-4.sok").mkdir()
-    folder.table("model-3", "t-2.unfinished")
-    folder.table("model-3", "t-0")
-    folder.full("model-3", "t-3")
-    assert folder.collect("model-3") == {"model-3.sok/t-3"}
-    assert saved_files.bases(folder.path) == ["model-3"]
+    folder.checkpoint("model-2")
+    folder.checkpoint("model-3")
+    kept = folder.names()
+    for base in ("model-1", "model-2", "model-3", "model"):
+        folder.left(base)
+    (folder.path / "model-1.sok.lock").touch()
+    (folder.path / "model-1.meta").touch()
+    folder.clean("model-3")
+    assert folder.names() == kept
+
+
+def test_another_family_is_left_alone(folder):
+    folder.checkpoint("model-3")
+    kept = folder.names()
+    for base in ("other-1", "model-3-best", "models-1", "my-model-1", "[m]odel-1"):
+        kept |= folder.left(base)
+        folder.retired(f"{base}-0")
+    kept |= {name for name in folder.names() if ".sok-index" in name or "-0.data" in name}
+    folder.left("model-1")
+    folder.clean("model-3")
+    assert folder.names() == kept
+
+
+def test_only_own_names_go_with_a_killed_save(folder):
+    folder.checkpoint("m-2")
+    (folder.path / f"m-1.sok-{ID}.plan").touch()
+    kept = folder.names() - {f"m-1.sok-{ID}.plan"}
+    for name in (
+        "m-1.meta.mine",
+        "m-1.data-00000-of-00002.mine",
+        "m-1.data-0-of-1",
+        "m-1.data-00000-of-00000",
+        "m-1.sok-0123456789ABCDEF.plan",
+        f"m-1.sok-{ID}",
+        f"m-1.sok-{ID}0.plan",
+        "m-1.notes",
+        "of-m-1.meta",
+        "m-10.meta",
+    ):
+        (folder.path / name).touch()
+        kept.add(name)
+    folder.clean("m-2")
+    assert folder.names() == kept
 
 
 def test_the_chain_of_an_incremental_checkpoint_stays(folder):
-    full = folder.table("model-1", "t-1")
-    unneeded = folder.table("model-2", "t-2")
-    first = folder.table("model-3", "t-3", (full,))
-    last = folder.table("model-4", "t-4", (full, first))
-    folder.checkpoint("model-4", last)
-    assert folder.collect("model-4") == {full, first, last}
-    assert unneeded not in folder.tables()
-    folder.full("model-5", "t-5")
-    folder.remove_tensorflows("model-4")
-    assert folder.collect("model-5") == {"model-5.sok/t-5"}
+    folder.checkpoint("model-1")
+    folder.checkpoint("model-2")
+    folder.checkpoint("model-3", ("model-1",))
+    folder.checkpoint("model-4", ("model-1", "model-3"))
+    assert folder.remove("model-1") == ["model-1", "model-2", "model-3", "model-4"]
+    assert folder.remove("model-2") == ["model-1", "model-3", "model-4"]
+    assert folder.remove("model-3") == folder.clean("model-4") == ["model-1", "model-3", "model-4"]
+    found = {"model-1.sok-index", "model-1.data-00000-of-00001"}
+    assert {name for name in folder.names() if name.startswith("model-1")} == found
+    folder.checkpoint("model-5")
+    assert folder.remove("model-4") == ["model-1", "model-3", "model-5"]
+    assert folder.clean("model-5") == ["model-5"]
 
 
 def test_an_incremental_checkpoint_upon_one_of_the_same_prefix(folder):
-    full = folder.table("model-1", "t-1")
-    delta = folder.table("model-1", "t-2", (full,))
-    folder.table("model-1", "t-0")
-    folder.checkpoint("model-1", delta)
-    assert folder.collect("model-1") == {full, delta}
+    folder.checkpoint("model-1")
+    os.rename(folder.prefix("model-1.index"), folder.prefix("model-1.sok-index"))
+    os.rename(folder.prefix("model-1.data-00000-of-00001"), folder.prefix("keep"))
+    folder.checkpoint("model-1", ("model-1",))
+    os.rename(folder.prefix("keep"), folder.prefix("model-1.data-00000-of-00001"))
+    before = folder.names()
+    folder.clean("model-1")
+    assert folder.names() == before
+    folder.checkpoint("model-2")
+    assert folder.remove("model-1") == ["model-2"]
 
 
-def test_a_copied_checkpoint_keeps_the_tables_that_it_refers_to(folder):
-    table = folder.table("model-1", "t-1")
-    folder.checkpoint("best", table)
-    folder.full("model-2", "t-2")
-    assert folder.collect("model-2") == {table, "model-2.sok/t-2"}
-
-
-def test_a_renamed_checkpoint_keeps_its_own(folder):
-    folder.table("best-1", "t-1")
-    folder.checkpoint("best-1", "model-1.sok/t-1")
-    folder.full("best-2", "t-2")
-    folder.table("best-0", "t-0")
-    assert folder.collect("best-2") == {"best-1.sok/t-1", "best-2.sok/t-2"}
+def test_a_copied_checkpoint_keeps_what_it_builds_on(folder):
+    folder.retired("model-1")
+    folder.checkpoint("best", ("model-1",))
+    folder.checkpoint("model-2")
+    assert folder.clean("model-2") == ["best", "model-1", "model-2"]
 
 
 def _pipe(path):
@@ -206,52 +207,71 @@ def _socket(path):
         made.bind(path.name)
 
 
-def _huge(path):
-    os.truncate(path, 1 << 40)
+def _loop(path):
+    path.unlink()
+    path.symlink_to(path.name)
 
 
-BAD_FILES = {
+# Files that tell that a checkpoint is damaged; and those about which nothing can be known.
+DAMAGED = {
     "damaged": lambda path: path.write_bytes(b"damaged"),
-    "nested": lambda path: path.write_bytes(b"[" * 200_000 + b"]" * 200_000),
-    "no text": lambda path: path.write_bytes(bytes(range(256))),
     "empty": lambda path: path.write_bytes(b""),
-    "huge": _huge,
+    "huge": lambda path: os.truncate(path, 1 << 40),
     "pipe": _pipe,
     "folder": _folder,
-    "socket": _socket,
     "device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
     "dangling link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
-    "unreadable": lambda path: path.chmod(0),
 }
+UNKNOWN = {"socket": _socket, "loop": _loop}
+FILES = [("index", {**DAMAGED, **UNKNOWN}), ("data-00000-of-00001", {**DAMAGED, **UNKNOWN})]
+FILES[1][1].pop("huge")  # All that the index names is in it.
 
 
-@pytest.mark.parametrize("kind", BAD_FILES)
-@pytest.mark.parametrize("damaged", ["model-2.index", "manifest"])
-def test_what_cannot_be_read_keeps_what_was_there_before(folder, damaged, kind, caplog, monkeypatch):
-    """It neither stops nor blocks the removal of others, and is reported once."""
+@pytest.mark.parametrize(("file", "kind"), [(file, kind) for file, kinds in FILES for kind in kinds])
+def test_what_cannot_be_read_keeps_what_was_there_before(folder, file, kind, caplog, monkeypatch):
+    """A damaged one neither stops nor blocks the removal of others, and is reported once."""
     monkeypatch.chdir(folder.path)
-    older = folder.table("model-0", "t-0")
-    base = folder.table("model-1", "t-1")
-    folder.checkpoint("model-2", folder.table("model-2", "t-2", (base,)))
-    bad = folder.file("model-2.sok/t-2", "manifest.json") if damaged == "manifest" else folder.path / damaged
-    if os.geteuid() == 0 and kind == "unreadable":
-        pytest.skip("root reads everything")
-    BAD_FILES[kind](bad)
-    time_of_bad = os.lstat(folder.path / "model-2.index").st_mtime
-    folder.set_time(folder.table("model-3", "t-3"), time_of_bad + 5)
-    folder.full("model-4", "t-4")
+    folder.retired("model-0")
+    folder.retired("model-1")
+    folder.checkpoint("model-2", ("model-1",))
+    folder.retired("model-3")
+    folder.checkpoint("model-4")
+    bad = folder.path / f"model-2.{file}"
+    time = os.lstat(folder.path / "model-2.index").st_mtime
+    {**DAMAGED, **UNKNOWN}[kind](bad)
+    for base, offset in (("model-0.sok", -5), ("model-1.sok", -5), ("model-3.sok", 5)):
+        os.utime(folder.path / f"{base}-index", (time + offset, time + offset))
+    os.utime(folder.path / "model-2.index", (time, time), follow_symlinks=False)
+    stay = [f"model-{step}" for step in range(5) if step != 3 or kind in UNKNOWN]
     with caplog.at_level(logging.WARNING):
-        assert folder.collect("model-4") == {older, base, "model-2.sok/t-2", "model-4.sok/t-4"}
-        folder.collect("model-4")
-    assert len(caplog.records) == 1 and str(bad.parent / bad.stem) in caplog.text
+        assert folder.clean("model-4") == stay
+        assert "model-2" in caplog.text
+        if kind in DAMAGED:
+            folder.clean("model-4")
+            assert len(caplog.records) == 1
+        # What may be needed becomes a checkpoint that only those see which build on it.
+        folder.remove("model-4")
+        assert "model-4.index" not in folder.names()
 
 
-def test_references_of_hostile_text(folder, caplog):
-    for number, text in enumerate(["{" * 100_000, '{"folder": "\\u0000"}', '{"folder": "../../../../x"}']):
-        folder.checkpoint(f"bad-{number}", None, text)
-    folder.full("model-1", "t-1")
+def test_facts_of_hostile_text(folder, caplog):
+    for number, text in enumerate(["{" * 100_000, '{"format": "\\u0000"}', "[]", ""]):
+        folder.checkpoint(f"bad-{number}", facts=text)
+        os.utime(folder.prefix(f"bad-{number}.index"), (1, 1))
+    folder.retired("model-1")
+    folder.checkpoint("model-2")
     with caplog.at_level(logging.WARNING):
-        assert folder.collect("model-1") == {"model-1.sok/t-1"}
+        assert "model-1" not in folder.clean("model-2")
+    assert all(f"bad-{number}" in caplog.text for number in range(4))
+
+
+@pytest.mark.parametrize("leads", ["../../../../../x", "nowhere/x", "file/x", "."])
+def test_chains_that_lead_to_nothing(folder, leads):
+    (folder.path / "file").touch()
+    folder.checkpoint("bad", (leads,))
+    folder.retired("model-1")
+    folder.checkpoint("model-2")
+    assert folder.clean("model-2") == ["bad", "model-2"]
 
 
 def test_a_save_beside_old_checkpoints_that_are_pipes(tmp_path, caplog):
@@ -265,138 +285,131 @@ def test_a_save_beside_old_checkpoints_that_are_pipes(tmp_path, caplog):
         prefix = str(tmp_path / "model")
         for step in range(2):
             saver.save(session, prefix, global_step=step)
-        manifest = saved_files.manifest(f"{prefix}-1")
-        _pipe(manifest)
+        data = saved_files.data_files(f"{prefix}-1")[0]
+        _pipe(data)
         with caplog.at_level(logging.WARNING):
             for step in range(2, 6):
                 saver.save(session, prefix, global_step=step)
         assert saved_files.bases(tmp_path) == ["model-4", "model-5"]
-        assert str(manifest) in caplog.text
+        assert str(data) in caplog.text
         saver.restore(session, f"{prefix}-5")
 
 
-def test_checkpoints_of_others_are_no_obstacle(folder):
-    folder.checkpoint("plain", None)
-    folder.table("model-1", "t-1")
-    folder.full("model-2", "t-2")
-    assert folder.collect("model-2") == {"model-2.sok/t-2"}
+def test_checkpoints_without_tables_are_no_obstacle(folder):
+    folder.plain("plain")
+    folder.retired("model-1")
+    folder.checkpoint("model-2")
+    assert folder.clean("model-2") == ["model-2", "plain"]
 
 
 def test_a_directory_that_is_not_there(folder, caplog):
-    retention.collect(str(folder.path / "nowhere" / "model-1"))
+    folder.clean("nowhere/model-1")
     assert not caplog.text
 
 
 def test_the_present_directory(folder, monkeypatch):
     monkeypatch.chdir(folder.path)
-    folder.table("model-1", "t-1")
-    folder.full("model-2", "t-2")
-    retention.collect("model-2")
-    assert folder.tables() == {"model-2.sok/t-2"}
+    folder.checkpoint("model-0")
+    folder.left("model-1")
+    folder.checkpoint("model-2", ("model-0",))
+    folder.checkpoint("model-3")
+    retention.clean("model-3", (), ())
+    assert folder.bases() == ["model-0", "model-2", "model-3"]
+    with prefix_lock.acquire(retention.chains_of("."), 0):
+        assert retention.remove("model-0", (), [retention.chains_of("")])
+        assert retention.remove("model-2", (), [retention.chains_of(str(folder.path))])
+    retention.clean("model-3", (), ())
+    assert folder.bases() == ["model-3"]
 
 
-def test_tables_in_other_directories_go_with_their_checkpoints(folder):
-    other = Folder(folder.path / "other", folder.in_folders)
-    full = other.table("model-1", "t-1")
-    other.table("model-2", "t-2", (full,))
-    other.table("best-1", "t-1")
-    other.full("model-3", "t-3")
-    folder.full("model-4", "t-4")
-    retention.collect(str(folder.path / "model-4"), [str(other.path / "model-2")])
-    assert other.tables() == {"best-1.sok/t-1", "model-3.sok/t-3"}
+def test_a_directory_under_two_names(folder, tmp_path):
+    """The lock that a save holds under one name is the lock of the other."""
+    real = Folder(tmp_path / "real")
+    (tmp_path / "link").symlink_to("real")
+    real.checkpoint("model-1")
+    real.checkpoint("model-2", ("../link/model-1",))
+    chains = retention.chains_of(str(tmp_path / "link"))
+    with prefix_lock.acquire(chains, 0):
+        assert retention.remove(real.prefix("model-1"), [str(tmp_path / "link" / "model-2")], [chains])
+    assert real.clean("model-2") == ["model-1", "model-2"]
+    real.checkpoint("model-3")
+    real.remove("model-2")
+    assert Folder(tmp_path / "link").clean("model-3") == ["model-3"]
 
 
 def test_a_chain_into_another_directory_stays(folder):
-    other = Folder(folder.path / "other", folder.in_folders)
-    full = other.table("model-1", "t-1")
-    folder.checkpoint("model-2", folder.table("model-2", "t-2", (f"other/{full}",)))
-    other.full("model-3", "t-3")
-    kept = [str(folder.path / "model-2")]
-    retention.collect(str(other.path / "model-3"), [str(other.path / "model-1")], kept)
-    assert other.tables() == {full, "model-3.sok/t-3"}
-    folder.remove_tensorflows("model-2")
-    retention.collect(str(other.path / "model-3"), [str(folder.path / "model-2")])
-    assert (folder.tables(), other.tables()) == (set(), {"model-3.sok/t-3"})
+    other = Folder(folder.path / "other")
+    other.checkpoint("model-1")
+    folder.checkpoint("model-2", ("other/model-1",))
+    other.checkpoint("model-3")
+    others = (folder.prefix("model-2"),)
+    assert other.remove("model-1", others) == other.clean("model-3", others) == ["model-1", "model-3"]
+    folder.remove("model-2")
+    assert other.clean("model-3", others) == ["model-3"]
 
 
-@pytest.mark.parametrize("table", ["model-1.sok/t-1", "model-2.sok/t-2.unfinished"])
-def test_locked_folders_are_kept(folder, table):
-    folder.table("model-1", "t-1")
-    folder.table("model-2", "t-2.unfinished")
-    folder.full("model-3", "t-3")
-    with prefix_lock.acquire(str(folder.path / table.split(".")[0]), 0):
-        assert folder.collect("model-3", removed=["model-1"]) == {table, "model-3.sok/t-3"}
-    assert folder.collect("model-3") == {"model-3.sok/t-3"}
+def test_what_is_locked_stays(folder):
+    folder.left("model-0")
+    folder.retired("model-1")
+    folder.checkpoint("model-2")
+    folder.checkpoint("model-3")
+    with prefix_lock.acquire(folder.prefix("model-0"), 0), prefix_lock.acquire(folder.prefix("model-1"), 0):
+        assert folder.clean("model-3") == ["model-0", "model-1", "model-2", "model-3"]
+    with prefix_lock.acquire(retention.chains_of(str(folder.path)), 0):
+        assert folder.clean("model-3") == ["model-1", "model-2", "model-3"]
+        assert not retention.remove(folder.prefix("model-2"), (), ())
+    assert folder.clean("model-3") == folder.bases() == ["model-2", "model-3"]
     assert not list(folder.path.glob("*.lock"))
 
 
 def test_an_index_that_comes_while_the_lock_is_waited_for_counts(folder, monkeypatch):
-    """A folder had no index when it was listed, but its save finished before its lock was acquired."""
-    folder.table("model-1", "t-1")
-    folder.full("model-2", "t-2")
+    """There was no index when the folder was listed, but the save finished before its lock was acquired."""
+    folder.left("model-1")
+    folder.checkpoint("model-2")
     try_acquire = prefix_lock.try_acquire
 
     def after_the_save(prefix):
         if prefix.endswith("model-1"):
-            folder.checkpoint("model-1", "model-1.sok/t-1")
+            folder.checkpoint("model-1")
         return try_acquire(prefix)
 
     monkeypatch.setattr(prefix_lock, "try_acquire", after_the_save)
-    assert folder.collect("model-2") == {"model-1.sok/t-1", "model-2.sok/t-2"}
+    assert folder.clean("model-2") == ["model-1", "model-2"]
+    assert {name for name in folder.names() if name.startswith("model-1")} == {
+        "model-1.index",
+        "model-1.data-00000-of-00001",
+    }
 
 
-def test_a_partly_removed_table_does_not_look_complete(folder, monkeypatch):
-    folder.table("model-1", "t-1")
-    folder.full("model-2", "t-2")
-    remove = own_files.remove_tree
-
-    def fail(path):
-        if not path.name.endswith(".manifest.json"):
-            raise OSError("killed")
-        remove(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(own_files, "remove_tree", fail)
-        assert folder.collect("model-2") == {"model-1.sok/t-1.unfinished", "model-2.sok/t-2"}
-    assert folder.collect("model-2") == {"model-2.sok/t-2"}
+def test_an_interrupted_removal_is_finished(folder):
+    for base in ("model-1", "model-2"):
+        folder.checkpoint(base)
+        (folder.path / f"{base}.index").unlink()
+    (folder.path / "model-2.sok.lock").touch()
+    folder.checkpoint("model-3")
+    assert folder.remove("model-1") == ["model-2", "model-3"]
+    assert folder.clean("model-3") == ["model-3"]
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES])
-def test_a_checkpoint_whose_index_cannot_be_looked_at_stays(tmp_path, monkeypatch, error):
-    """Only an index that is known to be missing tells that a marked checkpoint is not complete."""
-    folder = Folder(tmp_path, in_folders=False)
-    folder.full("m-2", "t-2")
-    saver_marks.end(str(tmp_path / "m-2"), saver_marks.FULL)
-    files = sorted(path.name for path in tmp_path.iterdir())
-    real = os.lstat
-
-    def lstat(path, **options):
-        if os.fspath(path).endswith("m-2.index"):
-            raise OSError(error, os.strerror(error), path)
-        return real(path, **options)
-
-    monkeypatch.setattr(os, "lstat", lstat)
-    retention.collect(str(tmp_path / "m-2"), [])
-    monkeypatch.undo()
-    assert sorted(path.name for path in tmp_path.iterdir()) == files
+def test_an_index_that_cannot_be_read_keeps_its_data(folder, caplog):
+    """Only an index that is known to be missing tells that a checkpoint is not complete."""
+    folder.checkpoint("m-2")
+    folder.left("m-2")
+    _loop(folder.path / "m-2.index")
+    files = folder.names()
+    folder.clean("m-2")
+    assert folder.names() == files
+    assert "m-2" in caplog.text and "not removed" in caplog.text
 
 
-def test_only_tensorflows_own_names_go_with_a_killed_save(tmp_path):
-    folder = Folder(tmp_path, in_folders=False)
-    folder.full("m-2", "t-2")
-    kept = {path.name for path in tmp_path.iterdir()}
-    temporary = f"m-1_temp_{32 * 'a'}"
-    killed = ("m-1.meta", "m-1.data-00000-of-00002", "m-1.data-00001-of-00002", "m-1_temp", temporary)
-    others = (
-        "m-1.meta.mine",
-        "m-1.data-00000-of-00002.mine",
-        "m-1_temp_of_mine",
-        "m-1.notes",
-        "of-m-1.meta",
-        "m-10.meta",
-    )
-    for name in (*killed, *others):
-        (tmp_path / name).touch()
-    saver_marks.begin(str(tmp_path / "m-1"), saver_marks.FULL)
-    retention.collect(str(tmp_path / "m-2"))
-    assert {path.name for path in tmp_path.iterdir()} == {*kept, *others}
+def test_errors_say_whether_the_file_system_answered(folder):
+    folder.checkpoint("m-1")
+    _loop(folder.path / "m-1.index")
+    with pytest.raises(UnansweredError, match="symbolic links"):
+        reader.open_saved(folder.prefix("m-1"))
+
+
+@pytest.mark.parametrize("path", ["/dev/null/x", "a\0b/x", "/nowhere/at/all"])
+def test_paths_at_which_there_can_be_nothing(path):
+    assert own_files.facts(path) is None and not own_files.is_folder(path)
+    assert own_files.names(path) == [] and own_files.place(f"{path}/y") is None

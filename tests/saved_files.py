@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -42,3 +43,23 @@ def place(prefix: str | os.PathLike, table: str, array: str, shard: int = 0) -> 
     found = checkpoint.open_table(table).links[-1]["shards"][shard]["arrays"][array]
     size = int(np.prod(found["shape"])) * np.dtype(found["dtype"]).itemsize
     return pathlib.Path(found["file"]), found["offset"], size
+
+
+def bases(directory: str | os.PathLike) -> list[str]:
+    """The prefixes, without the directory, that have a file of a checkpoint, complete or not; sorted."""
+    file = re.compile(r"(.+?)\.(index|sok-index|meta|data-\d{5}-of-\d{5}|sok-[0-9a-f]{16}\..+)")
+    matches = (file.fullmatch(name) for name in os.listdir(directory))
+    return sorted({match.group(1) for match in matches if match})
+
+
+def files(prefix: str | os.PathLike) -> dict[str, int]:
+    """The names of all files at a prefix, with their inodes."""
+    directory, base = os.path.split(os.fspath(prefix))
+    return {one.name: one.inode() for one in os.scandir(directory) if one.name.startswith(f"{base}.")}
+
+
+def counted_by(prefix: str | os.PathLike) -> str | None:
+    """The kind of Saver whose `max_to_keep` counts the checkpoint."""
+    checkpoint = reader.open_saved(os.fspath(prefix))
+    assert checkpoint is not None and checkpoint.facts is not None, prefix
+    return checkpoint.facts.counted_by

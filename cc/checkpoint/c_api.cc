@@ -41,7 +41,10 @@ template <typename Work>
 char* Run(const Work& work) {
   const Status status = WithinMemory(work);
   if (status.ok()) return nullptr;
-  char* text = Copied(status.message());
+  const StatusCode code = status.code();
+  const bool known = code == StatusCode::kDataLoss || code == StatusCode::kNotFound ||
+                     code == StatusCode::kInvalidArgument || code == StatusCode::kUnimplemented;
+  char* text = Copied((known ? '!' : '?') + status.message());
   // A failure without a text would pass for a success.
   if (text == nullptr) std::abort();
   return text;

@@ -1,8 +1,9 @@
 // Checkpoints for other languages: what Python reads and removes, without TensorFlow.
 //
-// Functions return null, or the error as text, which the caller frees with sok_free. Results that are texts
-// are JSON, and are freed in the same way. Nothing is thrown. Thread-safe, except that one open checkpoint
-// must not be closed while it is used.
+// Functions return null, or the error as text, which the caller frees with sok_free. The text begins with '!'
+// if a checkpoint is damaged or a part of it is missing, and with '?' if the operating system refused
+// something, so that nothing is known. Results that are texts are JSON, and are freed in the same way.
+// Nothing is thrown. Thread-safe, except that one open checkpoint must not be closed while it is used.
 #ifndef SOK_CC_CHECKPOINT_C_API_H_
 #define SOK_CC_CHECKPOINT_C_API_H_
 

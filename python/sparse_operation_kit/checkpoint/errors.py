@@ -15,3 +15,7 @@ class CheckpointError(Exception):
         super().__init__(printable(f"{os.fspath(path)}: {reason}"))
         self.path = os.fspath(path)
         self.reason = reason
+
+
+class UnansweredError(CheckpointError):
+    """The operating system could not read or write a file: this says nothing of what the file has."""

@@ -1,13 +1,10 @@
-"""Checks paths from users and files, and opens files safely."""
+"""Checks paths from users and files."""
 
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
-from typing import BinaryIO
 
-from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 
 # Linux's PATH_MAX, which includes the terminating zero byte.
@@ -30,22 +27,6 @@ def check_path(path: str | os.PathLike) -> Path:
     if problem is not None:
         raise CheckpointError(os.fspath(path)[:200], problem)
     return Path(path)
-
-
-def open_file(path: Path) -> BinaryIO:
-    """Opens a file for unbuffered reading. Does not follow links of a checkpoint or wait for a pipe.
-
-    Raises:
-      CheckpointError: The file does not exist, cannot be read, or is a link, a folder, a pipe or a device.
-    """
-    try:
-        descriptor = own_files.opener(os.fspath(path), os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise CheckpointError(path, "is not a file")
-    return os.fdopen(descriptor, "rb", buffering=0)
 
 
 def refuse_other_than_file(path: Path) -> None:

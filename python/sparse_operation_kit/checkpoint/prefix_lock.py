@@ -10,6 +10,7 @@ at its prefix are not removed while it exists, and after a kill it has to be rem
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -48,8 +49,7 @@ class PrefixLock:
     def forget(self) -> None:
         """Closes the lock's file without unlocking; in a forked process the parent keeps the lock."""
         _held.discard(self)
-        with contextlib.suppress(OSError):  # The descriptor is closed anyway.
-            os.close(self._descriptor)
+        _close(self._descriptor)
 
     def __enter__(self) -> PrefixLock:
         """Returns the lock."""
@@ -138,16 +138,27 @@ def _remove_abandoned(path: str) -> bool:
             os.unlink(path)
         return bool(locked)
     finally:
+        _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # The descriptor is closed anyway.
         os.close(descriptor)
 
 
 def _flock(descriptor: int) -> bool | None:
-    """Tries to lock a file; returns whether it is locked, None if the file system has no locks."""
+    """Tries to lock a file; returns whether it is locked, None if the file system has no locks.
+
+    Raises OSError if the file system did not answer: without the lock, another process would take this one
+    for killed.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.ESTALE):
+            raise
         return None
     return True
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sparse_operation_kit import native
-from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError
 from sparse_operation_kit.checkpoint.paths import check_path
 
 
@@ -117,7 +117,7 @@ def open_saved(prefix: str | os.PathLike, *, retired: bool = False) -> SavedChec
       retired: Whether to open the one that it was before TensorFlow removed or replaced it.
 
     Raises:
-      CheckpointError: The checkpoint is damaged, or cannot be read.
+      CheckpointError: The checkpoint is damaged; UnansweredError: it cannot be read.
     """
     path = os.fspath(check_path(prefix))
     handle = ctypes.c_void_p()
@@ -212,6 +212,7 @@ def _taken(text: int | None) -> bytes:
 
 
 def _check(path: str, error: int | None) -> None:
-    """Raises CheckpointError for an error that a function returned."""
+    """Raises CheckpointError, or UnansweredError, for an error that a function returned."""
     if error:
-        raise CheckpointError(path, os.fsdecode(_taken(error)))
+        text = os.fsdecode(_taken(error))
+        raise (UnansweredError if text[0] == "?" else CheckpointError)(path, text[1:])

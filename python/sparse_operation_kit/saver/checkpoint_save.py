@@ -307,26 +307,24 @@ def _save_on_first_rank(
             prefix = _take_over(saver, bound.arguments, ending)
             refusal = _prepare(prefix, ending.incremental, locks, held)
             if refusal is None:
-                bound.arguments["sess"] = _Feeding(session, {ending.counted_by: kind or ""})
+                # TensorFlow refuses everything else.
+                if isinstance(session, tf_session.SessionInterface):
+                    bound.arguments["sess"] = _Feeding(session, {ending.counted_by: kind or ""})
                 return original(*bound.args, **bound.kwargs)
             # Runs the stages anyway, because they tell the other ranks about the error.
             feed = {saver.saver_def.filename_tensor_name: prefix, **dict(zip(ending.refusal, refusal))}
             return session.run(saver.saver_def.save_tensor_name, feed)
 
-        old_checkpoints.note_locks(saver, session.graph, held)
+        others = list(_used.get(session.graph, {}).values())
+        old_checkpoints.note_save(saver, session.graph, held, others)
         try:
-            path = _run(save_tables_and_others, session, ending)
-        except Exception:
-            # Removes parts without a checkpoint, which could fill a disk that is too full already.
-            if held:
-                retention.clean(held[0], held=held)
-                old_checkpoints.note(saver, session.graph, held[0])
-            raise
+            return _run(save_tables_and_others, session, ending)
         finally:
-            old_checkpoints.note_locks(saver, session.graph, [])
-        old_checkpoints.note(saver, session.graph, path)
-        retention.clean(path, [*saver.last_checkpoints, *_used.get(session.graph, {}).values()], held)
-        return path
+            old_checkpoints.note_save(saver, session.graph, (), ())
+            if held:
+                # Parts of a failed save could fill a disk that is too full already.
+                old_checkpoints.note(saver, session.graph, held[0])
+                retention.clean(held[0], [*saver.last_checkpoints, *others], held)
 
 
 def _kind_of(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any], ending: _Ending) -> str | None:

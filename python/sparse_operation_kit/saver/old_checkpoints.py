@@ -14,22 +14,25 @@ wrote them or took them over.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Tuple
 
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
-from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError
+from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.saver import retention
 
 # The kinds of Savers.
 FULL, INCREMENTAL = "full", "incremental"
+# What tells the index at a path from another one that was there: its inode and the time of its last change.
+_Identity = Tuple[int, int]
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +44,21 @@ class _Known:
       graph: A weak reference to its graph.
       identities: The identity of the `.index` file that it wrote or took over, by prefix.
       stems: The prefixes without a step whose checkpoints it has taken over.
+      unclear: Prefixes about which the file system did not answer, with their time and the kinds of Savers
+        that may count them. They stay, and the next save asks again.
+      unlisted: Whether the file system did not list a directory. The next save asks again.
       held: The paths of the locks that its current save holds.
+      others: A prefix in each other directory that the graph's Savers use.
     """
 
     def __init__(self, graph: tf.Graph) -> None:
         self.graph = weakref.ref(graph)
-        self.identities: dict[str, tuple[int, int] | None] = {}
+        self.identities: dict[str, _Identity] = {}
         self.stems: set[str] = set()
-        self.held: list[str] = []
+        self.unclear: dict[str, tuple[float, Sequence[str | None]]] = {}
+        self.unlisted = False
+        self.held: Sequence[str] = ()
+        self.others: Sequence[str] = ()
 
 
 _savers: weakref.WeakKeyDictionary[tf.compat.v1.train.Saver, _Known] = weakref.WeakKeyDictionary()
@@ -67,28 +77,46 @@ def take_over(
       kind: The Saver's kind, `FULL` or `INCREMENTAL`.
     """
     known = _savers.setdefault(saver, _Known(graph))
-    told = any(path not in known.identities for path in saver.last_checkpoints)
+    again = bool(known.unclear) or known.unlisted
+    told = again or any(path not in known.identities for path in saver.last_checkpoints)
     stem = _stem_of(saver, prefix, numbered)
     first = kind == INCREMENTAL and stem is not None and stem not in known.stems
     if not told and not first:
         return
-    left = _left_by_others(saver, stem, kind)
+    candidates = known.unclear
+    candidates.update({path: (time, (None, kind)) for path, time in saver._last_checkpoints})
+    for path in _left_by_others(saver, stem):
+        candidates.setdefault(path, (0.0, (kind,)))
     if stem is not None:
         known.stems.add(stem)
-    counted = []
-    for path, time in [*map(tuple, saver._last_checkpoints), *((path, 0.0) for path in left)]:
-        if path in known.identities:
-            counted.append((path, time))
-        else:
-            identity = _identity(path)
-            if identity is not None and _is_counted_by(path, (None, kind)):
-                known.identities[path] = identity
-                counted.append((path, identity[1] / 1e9))
+    counted = _counted(known, candidates)
     counted.sort(key=lambda one: (one[0] == prefix, one[1]))
     # At each save, TensorFlow removes one checkpoint at most.
     excess = max(0, len(counted) - saver.saver_def.max_to_keep)
     saver._checkpoints_to_be_deleted.extend(counted[:excess])
     saver.set_last_checkpoints_with_time(counted[excess:])
+
+
+def _counted(
+    known: _Known, candidates: dict[str, tuple[float, Sequence[str | None]]]
+) -> list[tuple[str, float]]:
+    """Returns the candidates that the Saver counts, with their times. Sets `known.unclear`."""
+    counted = []
+    known.unclear = {}
+    for path, (time, kinds) in candidates.items():
+        if path not in known.identities:
+            try:
+                identity = _identity(path)
+                if identity is None or not _is_counted_by(path, kinds):
+                    continue
+            except (OSError, UnansweredError) as error:
+                known.unclear[path] = (time, kinds)
+                _log.warning("%s", printable(f"Old checkpoint {path} stays until the next save: {error}"))
+                continue
+            known.identities[path] = identity
+            time = identity[1] / 1e9
+        counted.append((path, time))
+    return counted
 
 
 def _stem_of(saver: tf.compat.v1.train.Saver, prefix: str, numbered: bool) -> str | None:
@@ -107,36 +135,37 @@ def _without_number(prefix: str) -> str:
     return re.sub(r"-\d+$", "", prefix)
 
 
-def _left_by_others(saver: tf.compat.v1.train.Saver, stem: str | None, kind: str) -> list[str]:
-    """Returns marked checkpoints that neither this Saver nor another one of its graph counts."""
+def _left_by_others(saver: tf.compat.v1.train.Saver, stem: str | None) -> list[str]:
+    """Returns checkpoints `stem-STEP` that neither this Saver nor another one of its graph counts."""
+    known = _savers[saver]
+    known.unlisted = False
     if stem is None:
         return []
-    graph = _savers[saver].graph()
-    counted = {_absolute(path) for path in saver.last_checkpoints}
-    for known in _savers.values():
-        if known.graph() is graph:
-            counted |= {_absolute(path) for path in known.identities}
     directory, base = os.path.split(stem)
     index = re.compile(re.escape(base) + r"-\d+" + re.escape(retention.INDEX))
     try:
-        names = sorted(os.listdir(directory or "."))
+        counted = {own_files.place(path) for path in saver.last_checkpoints}
+        for one in _savers.values():
+            if one.graph() is known.graph():
+                counted |= {own_files.place(path) for path in one.identities}
+        names = [name for name in own_files.names(directory or ".") if index.fullmatch(name)]
+        prefixes = [os.path.join(directory, name[: -len(retention.INDEX)]) for name in names]
+        return [path for path in prefixes if own_files.place(path) not in counted]
     except OSError as error:
-        _log.warning("%s", printable(f"Old checkpoints beside {stem} are not removed: {error}"))
+        known.unlisted = True
+        _log.warning("%s", printable(f"Old checkpoints beside {stem} stay until the next save: {error}"))
         return []
-    prefixes = [
-        os.path.join(directory, name[: -len(retention.INDEX)]) for name in names if index.fullmatch(name)
-    ]
-    return [path for path in prefixes if _absolute(path) not in counted and _is_counted_by(path, (kind,))]
-
-
-def _absolute(prefix: str) -> str:
-    return os.path.join(os.path.realpath(os.path.dirname(prefix)), os.path.basename(prefix))
 
 
 def _is_counted_by(prefix: str, kinds: Sequence[str | None]) -> bool:
-    """Returns whether the checkpoint can be read, and one of these kinds of Savers counts it."""
+    """Returns whether one of these kinds of Savers counts the checkpoint. None counts a damaged one.
+
+    Raises UnansweredError.
+    """
     try:
         checkpoint = reader.open_saved(prefix)
+    except UnansweredError:
+        raise
     except CheckpointError as error:
         _log.warning("%s", printable(f"{prefix} is not removed: {error}"))
         return False
@@ -148,64 +177,74 @@ def _is_counted_by(prefix: str, kinds: Sequence[str | None]) -> bool:
 def note(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str) -> None:
     """Records that the Saver wrote the checkpoint at `prefix`. The caller holds the prefix's lock."""
     known = _savers.setdefault(saver, _Known(graph)).identities
-    known[prefix] = _identity(prefix)
+    known.pop(prefix, None)
+    try:
+        identity = _identity(prefix)
+    except OSError:
+        identity = None  # The next save asks again.
+    if identity is not None:
+        known[prefix] = identity
     pending = {path for path, _ in saver._checkpoints_to_be_deleted}
     for path in set(known) - set(saver.last_checkpoints) - pending - {prefix}:
         del known[path]
 
 
-def note_locks(saver: tf.compat.v1.train.Saver, graph: tf.Graph, held: list[str]) -> None:
-    """Records the paths of the locks that the Saver's current save holds."""
-    _savers.setdefault(saver, _Known(graph)).held = held
+def note_save(
+    saver: tf.compat.v1.train.Saver, graph: tf.Graph, held: Sequence[str], others: Sequence[str]
+) -> None:
+    """Records the paths of the locks that the Saver's current save holds, and the graph's other prefixes."""
+    known = _savers.setdefault(saver, _Known(graph))
+    known.held, known.others = held, others
 
 
 def remove(original: Callable, saver: tf.compat.v1.train.Saver, meta_graph_suffix: str = "meta") -> None:
     """Replaces `Saver._MaybeDeleteOldCheckpoints`, which is `original`, and which removes one checkpoint."""
     pending = saver._checkpoints_to_be_deleted
     for one in list(pending):
-        if not _has_tables(one[0]):
+        prefix, time = one
+        if prefix in saver.last_checkpoints:
+            pending.remove(one)  # It could not be removed, and was saved anew.
+        elif not _has_tables(prefix):
             # It removes the first one.
             pending.remove(one)
             pending.insert(0, one)
             original(saver, meta_graph_suffix)
-        elif _remove(saver, *one):
+        elif _remove(saver, prefix, time, meta_graph_suffix):
             pending.remove(one)
-            if _identity(one[0]) is None:
-                # A graph with another suffix than the one of most programs.
-                with contextlib.suppress(OSError):
-                    own_files.remove_tree(f"{one[0]}.{meta_graph_suffix}")
 
 
-def _remove(saver: tf.compat.v1.train.Saver, prefix: str, time: float) -> bool:
+def _remove(saver: tf.compat.v1.train.Saver, prefix: str, time: float, meta_graph_suffix: str) -> bool:
     """Removes an old checkpoint with tables, or decides to keep it; returns False to try again later."""
+    known = _savers.get(saver)
+    held, others = (known.held, known.others) if known else ((), ())
     try:
         lock = prefix_lock.try_acquire(prefix)
-    except OSError as error:
+        if lock is None:
+            return False  # Another process is saving there.
+        with lock:
+            identity = _identity(prefix)
+            # Without an index, a removal before was not complete.
+            if known is not None and identity not in (None, known.identities.get(prefix, identity)):
+                return True  # Another process has saved there.
+            if time > saver._next_checkpoint_time:
+                reader.keep_checkpoint(prefix)
+                saver._next_checkpoint_time += saver.saver_def.keep_checkpoint_every_n_hours * 3600
+                return True
+            if not retention.remove(prefix, [*saver.last_checkpoints, *others], held):
+                return False
+            if meta_graph_suffix != "meta" and own_files.facts(f"{prefix}.{meta_graph_suffix}") is not None:
+                os.remove(f"{prefix}.{meta_graph_suffix}")
+            return True
+    except (OSError, CheckpointError) as error:
         # A save must not fail because of an old checkpoint.
-        _log.warning("%s", printable(f"{prefix} is not removed: {error}"))
+        _log.warning("%s", printable(f"Old checkpoint {prefix} stays until the next save: {error}"))
         return False
-    if lock is None:
-        return False  # Another process is saving there.
-    known = _savers.get(saver)
-    with lock:
-        if known is not None and known.identities.get(prefix, _identity(prefix)) != _identity(prefix):
-            return True  # Another process has saved there.
-        if time > saver._next_checkpoint_time:
-            saver._next_checkpoint_time += saver.saver_def.keep_checkpoint_every_n_hours * 3600
-            return _keep(prefix)
-        return retention.remove(prefix, saver.last_checkpoints, [prefix, *(known.held if known else ())])
-
-
-def _keep(prefix: str) -> bool:
-    try:
-        reader.keep_checkpoint(prefix)
-    except CheckpointError as error:
-        _log.warning("%s", printable(f"{prefix} may be removed after a restart: {error}"))
-    return True
 
 
 def _has_tables(prefix: str) -> bool:
     """Returns whether the checkpoint has tables, or may have some."""
+    if path_problem(prefix):
+        return False
     try:
         checkpoint = reader.open_saved(prefix)
     except CheckpointError:
@@ -213,9 +252,7 @@ def _has_tables(prefix: str) -> bool:
     return checkpoint is not None and checkpoint.facts is not None
 
 
-def _identity(prefix: str) -> tuple[int, int] | None:
-    try:
-        facts = os.stat(f"{prefix}.index")
-    except OSError:
-        return None
-    return facts.st_ino, facts.st_mtime_ns
+def _identity(prefix: str) -> _Identity | None:
+    """Returns the identity of the index at a prefix; None if there is none. Raises OSError."""
+    found = own_files.facts(prefix + retention.INDEX)
+    return None if found is None else (found.st_ino, found.st_mtime_ns)

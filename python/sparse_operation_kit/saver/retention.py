@@ -12,17 +12,22 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Set, Tuple
 
 from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
-from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
 
 INDEX, RETIRED_INDEX = ".index", ".sok-index"
+# See `own_files.place`.
+_Places = Set[Tuple[int, int, str]]
 _OF_SAVE = re.compile(r"(?P<base>.+)\.sok(\.lock|-[0-9a-f]{16}\..+)", re.DOTALL)
 
 _log = logging.getLogger(__name__)
+# Warnings about damaged checkpoints, each of which is logged once.
+_logged: set[str] = set()
 
 
 def chains_of(directory: str) -> str:
@@ -45,20 +50,20 @@ def remove(prefix: str, others: Iterable[str], held: Iterable[str]) -> bool:
     Returns:
       Whether it was removed.
     """
-    directories = _directories([prefix, *others])
     try:
         with contextlib.ExitStack() as locks:
-            if not all(_lock(locks, chains_of(directory), held) for directory in directories):
+            directories = _lock_chains(locks, [prefix, *others], _places(held))
+            if directories is None:
                 return False
-            needed = _needed(directories, but=prefix)
-            reader.remove_checkpoint(prefix, needed=needed is None or _absolute(prefix) in needed)
+            needed = _Needed(directories, but=prefix).has(prefix, INDEX)
+            reader.remove_checkpoint(prefix, needed=needed)
     except (OSError, CheckpointError) as error:
         _log.warning("%s", printable(f"{prefix} is not removed: {error}"))
         return False
     return True
 
 
-def clean(prefix: str, others: Iterable[str] = (), held: Iterable[str] = ()) -> None:
+def clean(prefix: str, others: Iterable[str], held: Iterable[str]) -> None:
     """Removes leftovers at `prefix` and beside it. Errors are only logged as warnings.
 
     The family of a prefix is the same name with other step numbers. Of the whole family these go: what killed
@@ -72,76 +77,134 @@ def clean(prefix: str, others: Iterable[str] = (), held: Iterable[str] = ()) -> 
     # Before Python 3.8, os.path raises errors for paths that cannot exist.
     if path_problem(prefix):
         return
-    others = [path for path in others if not path_problem(path)]
-    held = {os.path.abspath(path) for path in held}
     try:
-        names = os.listdir(os.path.dirname(prefix) or ".")
-    except FileNotFoundError:
-        return
+        directory = os.path.dirname(prefix) or "."
+        if not own_files.is_folder(directory):
+            return
+        locked = _places(held)
+        names = own_files.names(directory)
+        for one in [prefix, *_family(prefix, (_base_of_leftover(name) for name in names))]:
+            _unless_locked(one, locked, reader.remove_leftovers)
+        retired = _family(prefix, (_before(name, RETIRED_INDEX) for name in names), itself=True)
+        if retired:
+            _remove_retired(retired, [prefix, *others], locked)
     except OSError as error:
         _log.warning("%s", printable(f"Leftovers beside {prefix} are not removed: {error}"))
-        return
-    for one in _family(prefix, names):
-        _at_one(one, one in _retired(prefix, names), _directories([prefix, *others]), held)
 
 
-def _at_one(prefix: str, is_retired: bool, directories: list[str], held: set[str]) -> None:
-    """Removes what is left at one prefix."""
+def _remove_retired(retired: Sequence[str], others: Sequence[str], held: _Places) -> None:
+    """Removes those of the retired checkpoints on which no other builds any more."""
+    with contextlib.ExitStack() as locks:
+        directories = _lock_chains(locks, others, held)
+        if directories is None:
+            return
+        needed = _Needed(directories)
+        for one in retired:
+            if not needed.has(one, RETIRED_INDEX):
+                _unless_locked(one, held, reader.remove_retired)
+
+
+def _unless_locked(prefix: str, held: _Places, work: Callable[[str], None]) -> None:
+    """Calls work(prefix) under the lock of the prefix, unless another process holds it."""
     try:
         with contextlib.ExitStack() as locks:
-            if not _lock(locks, prefix, held):
-                return
-            reader.remove_leftovers(prefix)
-            if not is_retired or not all(_lock(locks, chains_of(one), held) for one in directories):
-                return
-            needed = _needed(directories, but=None)
-            if needed is not None and _absolute(prefix) not in needed:
-                reader.remove_retired(prefix)
+            if _lock(locks, prefix, held):
+                work(prefix)
     except (OSError, CheckpointError) as error:
         _log.warning("%s", printable(f"Leftovers at {prefix} are not removed: {error}"))
 
 
-def _family(prefix: str, names: Iterable[str]) -> list[str]:
-    """Returns `prefix`, and those of its family that have leftovers or were removed."""
+def _family(prefix: str, bases: Iterable[str | None], itself: bool = False) -> list[str]:
+    """Returns the prefixes of those bases that belong to the family of `prefix`."""
     directory, base = os.path.split(prefix)
     family = re.compile(re.escape(re.sub(r"-\d+$", "", base)) + r"(-\d+)?")
-    matches = (_OF_SAVE.fullmatch(name) for name in names)
-    bases = {match["base"] for match in matches if match}
-    bases |= {name[: -len(RETIRED_INDEX)] for name in names if name.endswith(RETIRED_INDEX)}
-    return [
-        prefix,
-        *(os.path.join(directory, one) for one in sorted(bases - {base}) if family.fullmatch(one)),
-    ]
+    found = {one for one in bases if one is not None and family.fullmatch(one)}
+    return [os.path.join(directory, one) for one in sorted(found) if itself or one != base]
 
 
-def _retired(prefix: str, names: Iterable[str]) -> set[str]:
-    """Returns the prefixes at which there was a checkpoint on which others may build."""
-    directory = os.path.dirname(prefix)
-    bases = {name[: -len(RETIRED_INDEX)] for name in names if name.endswith(RETIRED_INDEX)}
-    return {os.path.join(directory, base) for base in bases}
+def _base_of_leftover(name: str) -> str | None:
+    match = _OF_SAVE.fullmatch(name)
+    return match and match["base"]
 
 
-def _needed(directories: Iterable[str], but: str | None) -> set[str] | None:
-    """Returns the prefixes on which the checkpoints in some directories build; None if that is unknown."""
-    needed: set[str] = set()
-    for directory in directories:
-        for name in os.listdir(directory):
-            prefix = os.path.join(directory, name[: -len(INDEX)])
-            if not name.endswith(INDEX) or (but is not None and _absolute(prefix) == _absolute(but)):
-                continue
-            try:
-                checkpoint = reader.open_saved(prefix)
-            except CheckpointError as error:
-                _log.warning("%s", printable(f"What {prefix} may need is not removed: {error}"))
-                return None
-            if checkpoint is not None and checkpoint.facts is not None:
-                needed |= {_absolute(os.path.join(directory, chain)) for chain in checkpoint.facts.chains}
-    return needed
+def _before(name: str, suffix: str) -> str | None:
+    return name[: -len(suffix)] if name.endswith(suffix) and name != suffix else None
 
 
-def _lock(locks: contextlib.ExitStack, path: str, held: Iterable[str]) -> bool:
-    """Acquires a lock, unless it is held already; returns whether it is held now."""
-    if os.path.abspath(path) in held:
+class _Needed:
+    """The checkpoints on which those in some directories build, as far as that is known.
+
+    A damaged checkpoint may build on any that is older. If the file system does not answer, all are needed.
+    """
+
+    def __init__(self, directories: Iterable[str], but: str | None = None) -> None:
+        """Reads all checkpoints in the directories, except for `but`. Raises OSError."""
+        self._places: _Places = set()
+        self._unclear_until = float("-inf")
+        skipped = None if but is None else own_files.place(but)
+        for directory in directories:
+            for name in own_files.names(directory):
+                base = _before(name, INDEX)
+                if base is None:
+                    continue
+                prefix = os.path.join(directory, base)
+                if skipped is None or own_files.place(prefix) != skipped:
+                    self._add(directory, prefix)
+
+    def has(self, prefix: str, suffix: str) -> bool:
+        """Returns whether one of them may build on the one with this index at `prefix`. Raises OSError."""
+        if own_files.place(prefix) in self._places:
+            return True
+        if self._unclear_until == float("-inf"):
+            return False
+        index = own_files.facts(prefix + suffix)
+        return index is not None and index.st_mtime <= self._unclear_until
+
+    def _add(self, directory: str, prefix: str) -> None:
+        try:
+            checkpoint = reader.open_saved(prefix)
+        except UnansweredError as error:
+            self._unclear_until = float("inf")
+            _log.warning("%s", printable(f"What {prefix} may need is not removed: {error}"))
+            return
+        except CheckpointError as error:
+            self._add_damaged(prefix, str(error))
+            return
+        if checkpoint is None:
+            self._add_damaged(prefix, "a link to nothing")
+        elif checkpoint.facts is not None:
+            self._places |= _places(os.path.join(directory, one) for one in checkpoint.facts.chains)
+
+    def _add_damaged(self, prefix: str, reason: str) -> None:
+        try:
+            written = os.lstat(prefix + INDEX).st_mtime
+        except FileNotFoundError:
+            return  # Another process has removed it.
+        self._unclear_until = max(self._unclear_until, written)
+        if reason not in _logged:
+            _logged.add(reason)
+            _log.warning("%s", printable(f"What {prefix} may need is not removed: {reason}"))
+
+
+def _lock_chains(locks: contextlib.ExitStack, prefixes: Iterable[str], held: _Places) -> list[str] | None:
+    """Acquires the locks of all chains in the prefixes' directories; returns these, None if one is locked.
+
+    Raises:
+      OSError: The file system did not answer.
+    """
+    found: dict[tuple[int, int, str] | None, str] = {}
+    for prefix in prefixes:
+        directory = os.path.dirname(prefix) or "."
+        if not path_problem(prefix) and own_files.is_folder(directory):
+            found.setdefault(own_files.place(chains_of(directory)), directory)
+    # In the same order everywhere.
+    directories = sorted(found.values())
+    return directories if all(_lock(locks, chains_of(one), held) for one in directories) else None
+
+
+def _lock(locks: contextlib.ExitStack, path: str, held: _Places) -> bool:
+    """Acquires a lock, unless it is among those that are held; returns whether it is held now."""
+    if own_files.place(path) in held:
         return True
     lock = prefix_lock.try_acquire(path)
     if lock is not None:
@@ -149,11 +212,6 @@ def _lock(locks: contextlib.ExitStack, path: str, held: Iterable[str]) -> bool:
     return lock is not None
 
 
-def _directories(prefixes: Iterable[str]) -> list[str]:
-    found = {os.path.dirname(prefix) or "." for prefix in prefixes}
-    return sorted(directory for directory in found if own_files.is_folder(directory))
-
-
-def _absolute(prefix: str) -> str:
-    prefix = os.path.normpath(prefix)
-    return os.path.join(os.path.realpath(os.path.dirname(prefix)), os.path.basename(prefix))
+def _places(paths: Iterable[str]) -> _Places:
+    found = (own_files.place(path) for path in paths)
+    return {one for one in found if one is not None}
