@@ -23,10 +23,11 @@ from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
     compact,
+    compaction,
     open_checkpoint,
     prefix_lock,
     problems,
-    tensorflow_part,
+    reader,
 )
 from sparse_operation_kit.saver import checkpoint_save, retention
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
@@ -108,7 +109,7 @@ def test_tables_that_wait_for_tensorflows_part_stay(tmp_path, builder):
 
         saving = threading.Thread(target=save)
         saving.start()
-        wait_for(lambda: len(saved_files.of(tmp_path / "m-1", "manifest.json")) == 2)
+        wait_for(lambda: names(tmp_path, "m-1.sok-*.part-0.index"))
         with harness.graph_and_session() as another:
             other = Model(another)
             other.save(tmp_path / "m-2", 2)
@@ -126,12 +127,16 @@ def other_value(prefix):
 
 def test_unfinished_tables_stay_while_their_save_lives(tmp_path, session):
     model = Model(session)
-    (tmp_path / "m-1.sok" / "a-0123456789abcdef.unfinished").mkdir(parents=True)
-    (tmp_path / "m-1.sok-a-0123456789abcdee.shard-00000.keys.npy").touch()
+    unfinished = [
+        "m-1.data-00000-of-00002",
+        "m-1.sok-0123456789abcdef.part-1.data-00000-of-00001",
+        "m-1.sok-0123456789abcdef.plan",
+    ]
+    for name in unfinished:
+        (tmp_path / name).touch()
     with prefix_lock.acquire(str(tmp_path / "m-1"), 0):
         model.save(tmp_path / "m-2", 2)
-        assert names(tmp_path, "m-1.sok/*") == ["a-0123456789abcdef.unfinished"]
-        assert len(saved_files.of(tmp_path / "m-1")) == 1
+        assert names(tmp_path, "m-1.*[!k]") == unfinished
     model.save(tmp_path / "m-3", 3)
     assert saved_files.bases(tmp_path) == ["m-2", "m-3"]
 
@@ -163,13 +168,15 @@ def test_a_compaction_holds_its_prefix(tmp_path, session, monkeypatch):
     with prefix_lock.acquire(str(tmp_path / "m-9"), 0):
         with pytest.raises(CheckpointError, match=f"Process {os.getpid()} on .* is saving"):
             compact(saved, tmp_path / "m-9")
-    write = tensorflow_part.write
+    write = compaction.write_anew
 
     def write_beside_a_save(*arguments):
+        (tmp_path / "m-9.sok-0123456789abcdef.plan").touch()  # like files of the compaction
         model.save(tmp_path / "m-2", 2)
+        assert names(tmp_path, "m-9.*[!k]") == ["m-9.sok-0123456789abcdef.plan"]
         write(*arguments)
 
-    monkeypatch.setattr(tensorflow_part, "write", write_beside_a_save)
+    monkeypatch.setattr(compaction, "write_anew", write_beside_a_save)
     compact(saved, tmp_path / "m-9")
     assert not list(problems(open_checkpoint(tmp_path / "m-9")))
     assert model.restored(tmp_path / "m-9") == 1
@@ -186,20 +193,25 @@ def test_max_to_keep_leaves_what_another_process_has_saved(tmp_path, session):
     model.save(tmp_path / "m-3", 3)
     with prefix_lock.acquire(str(tmp_path / "m-3"), 0):
         model.save(tmp_path / "m-4", 4)
-    model.save(tmp_path / "m-5", 5)
-    assert names(tmp_path, "*.index") == ["m-2.index", "m-3.index", "m-5.index"]
-    assert saved_files.bases(tmp_path) == ["m-2", "m-3", "m-5"]
-    for step in (2, 3, 5):
-        assert model.restored(tmp_path / f"m-{step}") == step
+        assert saved_files.bases(tmp_path) == ["m-2", "m-3", "m-4"]
+    other.save(session, str(tmp_path / "m-3"), write_state=False)
+    # The other one ends without a checkpoint.
+    with prefix_lock.acquire(str(tmp_path / "m-4"), 0):
+        model.save(tmp_path / "m-5", 5)
+        assert saved_files.bases(tmp_path) == ["m-2", "m-3", "m-4", "m-5"]
+    model.save(tmp_path / "m-6", 6)
+    assert names(tmp_path, "*.index") == ["m-2.index", "m-3.index", "m-6.index"]
+    assert saved_files.bases(tmp_path) == ["m-2", "m-3", "m-6"]
+    for step, value in ((2, 2), (3, 4), (6, 6)):
+        assert model.restored(tmp_path / f"m-{step}") == value
 
 
 def test_replaced_tables_are_removed(tmp_path, session):
     model = Model(session)
     for value in range(3):
         model.save(tmp_path / "m", value)
-    assert len(saved_files.of(tmp_path / "m", "manifest.json")) == 2
-    assert len(saved_files.of(tmp_path / "m", "keys.npy")) == 2
-    assert names(tmp_path, "m.[!s]*") == ["m.data-00000-of-00001", "m.index"]
+    # The number after "-of-" is another one than that of the checkpoint before.
+    assert names(tmp_path, "m.*") == ["m.data-00000-of-00001", "m.index"]
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
@@ -207,23 +219,22 @@ def test_locks_of_killed_saves_are_removed(tmp_path, session):
     model = Model(session)
     model.save(tmp_path / "m-1", 1)
     # Left by a killed save to the same prefix.
-    (tmp_path / "m-1.sok-a-0123456789abcdef.manifest.json").touch()
+    (tmp_path / "m-1.sok-0123456789abcdef.part-0.index").touch()
     for name in ("m-1.sok.lock", "m-5.sok.lock"):
         (tmp_path / name).write_text("Process 1 on nowhere")
     model.save(tmp_path / "m-2", 2)
     assert not list(tmp_path.glob("*.lock"))
     assert saved_files.bases(tmp_path) == ["m-1", "m-2"]
-    assert len(saved_files.of(tmp_path / "m-1", "manifest.json")) == 2
+    assert names(tmp_path, "m-1.*") == ["m-1.data-00000-of-00001", "m-1.index"]
     assert model.restored(tmp_path / "m-1") == 1
 
 
 def test_the_base_of_an_incremental_save_is_kept(tmp_path, session):
-    """Another process has removed TensorFlow's part of the checkpoint that the incremental save builds on."""
+    """Another process has removed the checkpoint that the incremental save builds on."""
     model = Model(session)
     saver = train.Saver(builder=IncrementalBuilder())
     saver.save(session, str(tmp_path / "m-1"), write_meta_graph=False)
-    for path in tmp_path.glob("m-1.[!s]*"):
-        path.unlink()
+    reader.remove_checkpoint(str(tmp_path / "m-1"), needed=True)
     with prefix_lock.acquire(retention.chains_of(str(tmp_path)), 0):
         model.save(tmp_path / "m-2", 2)
         assert saved_files.bases(tmp_path) == ["m-1", "m-2"]

@@ -120,9 +120,8 @@ def test_restarts_leave_no_more_than_is_kept(tmp_path):
                 for _ in range(11):
                     session.run(step)
                 raise EOFError
-    marks = [path.name.rpartition("-")[2] for path in tmp_path.glob("*.sok-*")]
-    assert (marks.count("full"), marks.count("incremental")) == (5, 5)
-    assert len(list(tmp_path.glob("*.index"))) == 10
+    counted = [saved_files.counted_by(path.with_suffix("")) for path in tmp_path.glob("*.index")]
+    assert (counted.count("full"), counted.count("incremental"), len(counted)) == (5, 5, 10)
 
 
 def test_without_a_directory_nothing_is_saved(tmp_path, monkeypatch):

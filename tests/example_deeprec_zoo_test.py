@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from unittest import mock
 
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import saved_files
 from example_support import EXAMPLES
 from harness import without_optimizations
+from sparse_operation_kit.checkpoint import open_checkpoint
 
 if not hasattr(tf.compat.v1, "estimator"):
     pytest.skip(f"TensorFlow {tf.__version__} has no Estimator", allow_module_level=True)
@@ -39,9 +38,7 @@ MORE = {"deepfm": ["--ev_filter", "cbf"], "mmoe": ["--bf16"]}
 
 def rows_of(checkpoint: str) -> dict[str, int]:
     """The rows of each table of a checkpoint."""
-    manifests = saved_files.of(checkpoint, "manifest.json")
-    read = [json.loads(path.read_text(encoding="utf-8")) for path in manifests]
-    return {manifest["table"]["name"]: manifest["rows"] for manifest in read}
+    return {entry.name: entry.open().last.rows for entry in open_checkpoint(checkpoint).tables}
 
 
 def rows(results: dict, part_of_name: str) -> int:

@@ -1,10 +1,8 @@
-"""A directory of checkpoints: files beside TensorFlow's, no folder, and older folders as before."""
+"""A directory of checkpoints: TensorFlow's files, one for each rank, and no folder."""
 
 from __future__ import annotations
 
 import os
-import pathlib
-import re
 import shutil
 
 import numpy as np
@@ -14,9 +12,8 @@ import tensorflow as tf
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from sparse_operation_kit.checkpoint import cli, open_checkpoint, problems
+from sparse_operation_kit.checkpoint import cli
 from sparse_operation_kit.compat.internals import saveable_object
-from sparse_operation_kit.saver import retention
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
 train = tf.compat.v1.train
@@ -80,19 +77,14 @@ def test_a_save_makes_no_folder(tmp_path, session, kind, write_meta_graph):
             session, str(tmp_path / "model.ckpt"), global_step=model.step, write_meta_graph=write_meta_graph
         )
         assert exported_models(tmp_path) == []
-    start = re.escape(os.path.basename(last)) + r"\.sok-scope%2Ft-[0-9a-f]{16}\."
-    own = sorted(os.listdir(tmp_path))
-    own = [name for name in own if name.startswith(os.path.basename(last) + ".sok")]
-    own.remove(f"{os.path.basename(last)}.sok-{'incremental' if kind == 'incremental' else 'full'}")
-    found = {re.fullmatch(start + "(.+)", name).group(1) for name in own}
-    deleted = {"shard-00000.deleted.npy"} if kind == "incremental" else set()
-    assert found == deleted | {
-        "manifest.json",
-        "shard-00000.keys.npy",
-        "shard-00000.slot-accumulator.npy",
-        "shard-00000.values.npy",
-    }
-    assert os.path.exists(f"{last}.meta") == write_meta_graph
+    meta = {"meta"} if write_meta_graph else set()
+    suffixes = {name[len(os.path.basename(last)) + 1 :] for name in saved_files.files(last)}
+    assert suffixes == meta | {"data-00000-of-00002", "data-00001-of-00002", "index"}
+    deleted = {"deleted"} if kind == "incremental" else set()
+    found = tf.train.load_checkpoint(last).get_variable_to_shape_map()
+    arrays = {name.rpartition("/")[2] for name in found if name.startswith("scope/t#0/")}
+    assert arrays == deleted | {"keys", "slot-accumulator", "values"}
+    assert saved_files.counted_by(last) == ("incremental" if kind == "incremental" else "full")
     model.assert_restores(last, model.state())
 
 
@@ -135,86 +127,32 @@ def test_a_save_over_a_checkpoint_that_fails_leaves_the_old_one(tmp_path, sessio
     session.run(broken.initializer)
     saver = train.Saver([*tf.compat.v1.global_variables(), Breaks(broken)])
     prefix = saver.save(session, str(tmp_path / "m"))
-    old, want = saved_files.of(prefix), model.state()
+    old, want = saved_files.files(prefix), model.state()
     model.go_on()
     session.run(broken.assign(True))
     with pytest.raises(tf.errors.InvalidArgumentError, match="broken"):
         saver.save(session, prefix)
-    assert saved_files.of(prefix) == old
+    assert saved_files.files(prefix) == old
     newer = model.state()
     model.assert_restores(prefix, want)
     assert not np.array_equal(newer, want)
     session.run(broken.assign(False))
     saver.save(session, prefix)
-    assert len(saved_files.of(prefix)) == len(old) and not set(saved_files.of(prefix)) & set(old)
+    new = saved_files.files(prefix)
+    assert len(new) == len(old) and set(new) & set(old) == {"m.index", "m.meta"}
 
 
-@pytest.mark.parametrize("incremental", [False, True])
-def test_training_goes_on_from_folders_of_earlier_versions(tmp_path, session, incremental):
-    builder = {"builder": IncrementalBuilder()} if incremental else {}
-    model = Model(session, max_to_keep=3, **builder)
-    first = model.saver.save(session, str(tmp_path / "m"), global_step=1)
-    states = [model.state()]
-    folder = saved_files.move_into_folder(first)
-    assert exported_models(tmp_path) == [folder.name]
-    for step in (2, 3):
-        model.go_on(KEYS[:3])
-        model.saver.save(session, str(tmp_path / "m"), global_step=step)
-        states.append(model.state())
-    for step, want in enumerate(states, 1):
-        model.assert_restores(tmp_path / f"m-{step}", want)
-        checkpoint = open_checkpoint(tmp_path / f"m-{step}")
-        assert list(problems(checkpoint)) == []
-        assert len(checkpoint.tables[0].open().links) == (step if incremental else 1)
-    assert cli.main(["compact", str(tmp_path / "m-3"), "--to", str(tmp_path / "whole")]) == 0
-    model.assert_restores(tmp_path / "whole", states[-1])
-    for step in (4, 5, 6, 7):
-        model.saver.save(session, str(tmp_path / "m"), global_step=step)
-    assert exported_models(tmp_path) == []
-    # A restored table has no changes since a checkpoint: "m-4" is a full one, on which the others build.
-    base = ["m-4"] if incremental else []
-    assert saved_files.bases(tmp_path) == [*base, "m-5", "m-6", "m-7", "whole"]
-
-
-def test_a_checkpoint_replaces_an_older_folder_of_its_name(tmp_path, session):
-    model = Model(session)
-    prefix = model.saver.save(session, str(tmp_path / "m"))
-    saved_files.move_into_folder(prefix)
-    model.go_on()
-    model.saver.save(session, prefix)
-    assert exported_models(tmp_path) == []
-    model.assert_restores(prefix, model.state())
-
-
-def test_compaction_clears_what_a_killed_one_has_left_and_replaces_no_table(tmp_path, session):
+def test_compaction_clears_what_a_killed_one_has_left_and_replaces_nothing(tmp_path, session):
     prefix = Model(session).saver.save(session, str(tmp_path / "m"))
-    for file in ("shard-00000.keys.npy", "manifest.json.unfinished"):
-        (tmp_path / f"whole.sok-t-0123456789abcdef.{file}").touch()
+    for file in (
+        "sok-0123456789abcdef.new-index",
+        "sok-0123456789abcdef.part-0.index",
+        "data-00000-of-00001",
+    ):
+        (tmp_path / f"whole.{file}").touch()
     assert cli.main(["compact", prefix, "--to", str(tmp_path / "whole")]) == 0
-    written = saved_files.of(tmp_path / "whole")
+    written = saved_files.files(tmp_path / "whole")
+    assert len(written) == 2 or len(written) == 3, written
     assert not list(tmp_path.glob("*0123456789abcdef*"))
-    (tmp_path / "whole.index").unlink()
     assert cli.main(["compact", prefix, "--to", str(tmp_path / "whole")]) == 2
-    assert saved_files.of(tmp_path / "whole") == written
-
-
-def test_prefixes_that_look_like_a_tables_file(tmp_path, session):
-    """Neither the tables of "m" nor those of "m.sok-t-…" are taken for the other's."""
-    model = Model(session)
-    other = str(tmp_path / "m.sok-t-0123456789abcdef")
-    for prefix in (other, str(tmp_path / "m"), other):
-        model.go_on()
-        model.saver.save(session, prefix)
-    for prefix in (other, str(tmp_path / "m")):
-        assert cli.main(["verify", prefix]) == 0
-    retention.collect(str(tmp_path / "m"))
-    model.assert_restores(other, model.state())
-
-
-def test_each_file_of_a_table_names_it(tmp_path, session):
-    prefix = Model(session).saver.save(session, str(tmp_path / "m"))
-    for path in saved_files.of(prefix):
-        assert [entry.name for entry in open_checkpoint(path).tables] == ["scope/t"]
-    assert [entry.name for entry in open_checkpoint(f"{prefix}.sok").tables] == ["scope/t"]
-    start = pathlib.Path(str(saved_files.manifest(prefix))[: -len(".manifest.json")])
-    assert [entry.name for entry in open_checkpoint(start).tables] == ["scope/t"]
+    assert saved_files.files(tmp_path / "whole") == written

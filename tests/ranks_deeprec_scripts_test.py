@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 import harness
 import ranks
+import saved_files
 from sparse_operation_kit import deeprec
 
 v1 = tf.compat.v1
@@ -67,8 +67,8 @@ def _rows(folder: pathlib.Path) -> dict[int, list[float]]:
 
 def _kinds(folder: pathlib.Path) -> dict[int, str]:
     """Of each checkpoint, by its step, the kind of its table."""
-    manifests = folder.glob("model.ckpt-*.sok-table-*.manifest.json")
-    return {int(path.name[11:].split(".")[0]): json.loads(path.read_text())["kind"] for path in manifests}
+    prefixes = [path.with_suffix("") for path in folder.glob("model.ckpt-*.index")]
+    return {int(prefix.name[11:]): saved_files.entry(prefix, "table")["kind"] for prefix in prefixes}
 
 
 def test_staged_batches_and_incremental_checkpoints_are_those_of_one_process(tmp_path):

@@ -368,14 +368,14 @@ def test_the_error_of_one_table_is_not_lost_behind_another(tmp_path, failing):
         def stage(tables, save_id, stage):
             handles = [table.handle for table in tables]
             return native.ops.sok_checkpoint_stage(
-                handles, str(tmp_path / "model"), save_id, True, stage=stage, incremental=False
+                handles, str(tmp_path / "model"), save_id, "", True, stage=stage, incremental=False
             )
 
         # One of the two has not begun.
         begun = stage([tables[1 - failing]], 0, "begin")
         written = stage(tables, begun.save_id, "write")
         code, message = session.run([written.code, written.message])
-    assert code == tf.errors.NOT_FOUND
+    assert code == tf.errors.FAILED_PRECONDITION
     assert f"'{tables[failing].m_var_name}'" in message.decode()
 
 
