@@ -1,8 +1,8 @@
 """Tests the package without the names of other systems: removes their folders, and runs the other tests.
 
-A copy of the checkout loses the folders of all dialects. What is left must import, and pass each test file of
-`tests/` that neither names a dialect nor imports a helper that does. Documents and the programs of `examples/`
-and `benchmarks/` show the whole library, so their tests are left out.
+A copy of the checkout loses the folders of all dialects. What is left must import, and pass each test file
+of `tests/` that neither names a dialect nor imports a helper that does. Documents and the programs of
+`examples/` and `benchmarks/` show the whole library, so their tests are left out.
 
 Usage: tools/python.sh tools/test_without_dialects.py [TEST_FILE...]
 The last line is `N passed, N failed`. Exit status: 0 if nothing failed.
