@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import feature_columns
@@ -113,11 +114,11 @@ def test_restarts_keep_both_kinds_of_checkpoints(tmp_path):
         estimator = tf.estimator.Estimator(_of_the_step, str(tmp_path), config)
         hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=2, max_to_keep=2)
         estimator.train(nothing, steps=11, hooks=[hook])
-        found = [
-            sorted(int(path.name.split("-")[1].split(".")[0]) for path in tmp_path.glob(f"*.sok-{kind}"))
-            for kind in ("full", "incremental")
-        ]
-        assert found == [full, incremental]
+        found = {"full": [], "incremental": []}
+        for index in tmp_path.glob("*.index"):
+            step = int(index.stem.rpartition("-")[2])
+            found[saved_files.counted_by(index.with_suffix(""))].append(step)
+        assert [sorted(kept) for kept in found.values()] == [full, incremental]
         rows = next(estimator.predict(nothing, yield_single_examples=False))["rows"]
         np.testing.assert_array_equal(rows, np.arange(50) < steps)
 
