@@ -86,7 +86,7 @@ def _add_verify(commands) -> None:
             commands,
             "verify",
             _verify,
-            "check every byte of a checkpoint and print a line for each problem; the exit status is 1 if "
+            "check every byte of the tables and print a line for each problem; the exit status is 1 if "
             "there is a problem",
         )
     )

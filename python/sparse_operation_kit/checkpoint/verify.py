@@ -1,4 +1,4 @@
-"""Checks a checkpoint completely: every byte, and the consistency of its arrays."""
+"""Checks a checkpoint's tables completely: every byte, and the consistency of their arrays."""
 
 from __future__ import annotations
 
