@@ -87,7 +87,7 @@ std::vector<float> HyperOf(const std::string& optimizer) {
 struct Run {
   Tables tables;
   MemoryFiles files;
-  std::string reference;  // of the last save, which is number 3
+  std::string name;  // of the table in the last save, which is number 3
   std::mt19937_64 random{1};
 };
 
@@ -114,7 +114,7 @@ std::unique_ptr<Run> RunOn(const EngineCase& engine, const Kind& kind) {
     }
     const auto saved = Save(run->tables, NthSave(save, /*delta=*/true, &run->files));
     MustBeOk(saved.status());
-    run->reference = saved.value();
+    run->name = saved.value();
   }
   return run;
 }
@@ -163,7 +163,7 @@ void ExpectMoves(const EngineCase& from, const EngineCase& to, const Kind& kind)
   Run moved;
   {
     const UseEngine use(to);
-    auto restored = Restore(run->files, "/ckpt/model.ckpt-3", run->reference, kind.options, kind.ranks);
+    auto restored = Restore(run->files, "/ckpt/model.ckpt-3", run->name, kind.options, kind.ranks);
     ASSERT_TRUE(restored.ok()) << restored.status().message();
     moved.tables = std::move(restored.value());
   }
@@ -196,7 +196,7 @@ TEST_F(GpuCheckpointTest, ATableInTheHostsMemoryIsSavedAsAnyOther) {
   ExpectSameFiles(*on_host, *on_device);
   for (const RowMemory memory : {RowMemory::kDevice, RowMemory::kHost}) {
     kind.options.memory = memory;
-    const auto restored = Restore(on_host->files, "/ckpt/model.ckpt-3", on_host->reference, kind.options, 2);
+    const auto restored = Restore(on_host->files, "/ckpt/model.ckpt-3", on_host->name, kind.options, 2);
     ASSERT_TRUE(restored.ok()) << restored.status().message();
     EXPECT_EQ(restored.value()[0]->options().memory, memory);
     EXPECT_TRUE(StateOf(restored.value()) == StateOf(on_device->tables));

@@ -68,7 +68,7 @@ std::map<std::string, std::string> SavedSteps(const EngineCase& engine, const st
   SaveRequest request;
   request.delta = true;
   request.files = &files;
-  std::string reference;
+  std::string name;
   for (const uint64_t save : {1, 2}) {
     const auto key = static_cast<int64_t>(save);
     MustBeOk(TrainOn(tables, optimizer, kAdam, {1, 2, 3, key + 3}, &random));
@@ -76,11 +76,9 @@ std::map<std::string, std::string> SavedSteps(const EngineCase& engine, const st
     MustBeOk(Erase(tables[0].get(), {3}));
     request.prefix = "/model.ckpt-" + std::to_string(save);
     request.id = SaveId(save);
-    reference = Save(tables, request).value();
+    name = Save(tables, request).value();
   }
-  RestoreParts parts;
-  parts.files = &files;
-  const auto restored = Restore(request.prefix, reference, options, 1, parts);
+  const auto restored = Restore(files, request.prefix, name, options, 1);
   MustBeOk(restored.status());
   EXPECT_TRUE(StateOf(restored.value()) == StateOf(tables));
   MustBeOk(TrainOn(restored.value(), optimizer, kAdam, {1, 100}, &random));
