@@ -116,6 +116,7 @@ def test_leftovers_of_killed_saves(folder):
         folder.left(base)
     (folder.path / "model-1.sok.lock").touch()
     (folder.path / "model-1.meta").touch()
+    (folder.path / ".incremental.sok.lock").touch()
     folder.clean("model-3")
     assert folder.names() == kept
 

@@ -85,6 +85,10 @@ def clean(prefix: str, others: Iterable[str], held: Iterable[str]) -> None:
         names = own_files.names(directory)
         for one in [prefix, *_family(prefix, (_base_of_leftover(name) for name in names))]:
             _unless_locked(one, locked, reader.remove_leftovers)
+        chains = chains_of(directory)
+        # The lock of a removal, which runs or was killed.
+        if os.path.basename(chains) + prefix_lock.SUFFIX in names:
+            _unless_locked(chains, locked, reader.remove_leftovers)
         retired = _family(prefix, (_before(name, RETIRED_INDEX) for name in names), itself=True)
         if retired:
             _remove_retired(retired, [prefix, *others], locked)
