@@ -42,7 +42,9 @@ def test_snippet_runs(code, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in OF_RANKS])
-def test_snippet_runs_on_ranks(code, tmp_path):
+def test_snippet_runs_on_ranks(code, tmp_path, monkeypatch):
+    # What a snippet saves does not stay for the next run.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     program = tmp_path / "program.py"
     program.write_text(code)
     job = ranks.launch(program, ranks=2)

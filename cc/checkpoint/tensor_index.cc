@@ -260,7 +260,8 @@ bool ParseStringTensor(std::string_view bytes, uint32_t crc32c, std::string* tex
   std::string_view checksum;
   std::string_view found;
   if (!reader.Varint(&size) || !reader.Bytes(4, &checksum) || !reader.Bytes(size, &found)) return false;
-  if (!reader.empty() || StringTensorCrc32c(found) != crc32c) return false;
+  if (!reader.empty() || checksum != ChecksumOfLength(found) || StringTensorCrc32c(found) != crc32c)
+    return false;
   text->assign(found);
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <string_view>
@@ -206,6 +207,11 @@ TEST(StringTensorTest, ReadsWhatItWrote) {
     EXPECT_FALSE(ParseStringTensor(bytes, crc + 1, &read));
     EXPECT_FALSE(ParseStringTensor(bytes + "x", crc, &read));
     EXPECT_FALSE(ParseStringTensor(bytes.substr(1), crc, &read));
+    for (size_t i = 0; i < std::min<size_t>(bytes.size(), 16); ++i) {
+      std::string damaged = bytes;
+      damaged[i] ^= 1;
+      EXPECT_FALSE(ParseStringTensor(damaged, crc, &read)) << i;
+    }
   }
 }
 
