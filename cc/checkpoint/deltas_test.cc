@@ -250,6 +250,8 @@ TEST_F(DeltasTest, ACompactedChainIsAFullCheckpoint) {
   TableOptions options = Options();
   options.admission.kind = Admission::Kind::kCounter;
   options.admission.filter_freq = 4;
+  options.initializer = Initializer(InitializerKind::kGiven, 0.0f, 0.0f, 0, /*rows=*/3);
+  for (int64_t i = 0; i < 3 * options.dim; ++i) options.initial_rows.push_back(0.25f * static_cast<float>(i));
   std::mt19937_64 random(19);
   const Tables tables = MakeTables(options, 3);
   for (int n = 1; n <= 3; ++n) {
@@ -267,6 +269,9 @@ TEST_F(DeltasTest, ACompactedChainIsAFullCheckpoint) {
     WhileHeld(table.get(), [](HeldTable* held) { return held->SettleOptimizer(); });
   }
   EXPECT_TRUE(StateOf(MustRestore(request, Options().name, options, 3)) == StateOf(tables));
+  const std::vector<float> initial_rows = options.initial_rows;
+  options.initial_rows.clear();
+  EXPECT_EQ(MustRestore(request, options.name, options, 3)[0]->options().initial_rows, initial_rows);
 }
 
 }  // namespace

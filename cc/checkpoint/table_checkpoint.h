@@ -92,7 +92,8 @@ class TableRestore {
                                                       const RestoreParts& parts);
 
   // The variable's options, with the seed of the checkpoint's initializer if that has the same kind and
-  // range: new keys then get the rows that they would have got in the saved table.
+  // range: new keys then get the rows that they would have got in the saved table. If the options lack the
+  // rows of a kGiven initializer, these are the checkpoint's.
   virtual const TableOptions& options() const = 0;
 
   // Reads everything that Load will read and verifies all checksums. After that Load fails only if the disk

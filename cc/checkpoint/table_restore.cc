@@ -23,7 +23,7 @@ class ChainRestore final : public TableRestore {
 
   const TableOptions& options() const override { return options_; }
 
-  // Checks that the checkpoint fits the variable, and takes the initializer's seed from it.
+  // Checks that the checkpoint fits the variable, and takes from it what options() says.
   Status Prepare();
   Status Check() override {
     return NamedError(options_, WithinMemory([&] { return CheckAll(); }));
@@ -48,6 +48,7 @@ class ChainRestore final : public TableRestore {
   StatusOr<std::unique_ptr<Optimizer>> MakeSavedOptimizer() const;
   Status CheckAll();
   Status CheckShard(const ShardSource& source, int64_t* rows) const;
+  Status ReadInitialRows();
   StatusOr<PastSteps> ReadPastSteps() const;
   Status LoadAll(Executor& executor, HeldTable* fresh);
   Status AttachOptimizer(HeldTable* table) const;
@@ -72,7 +73,23 @@ Status ChainRestore::Prepare() {
       (saved.b == own.b || own.kind == InitializerKind::kConstant)) {
     own.seed = saved.seed;
   }
-  return OkStatus();
+  const bool lacks_rows = own.kind == InitializerKind::kGiven && options_.initial_rows.empty();
+  return lacks_rows ? WithinMemory([&] { return ReadInitialRows(); }) : OkStatus();
+}
+
+Status ChainRestore::ReadInitialRows() {
+  const ShardSource source = SourceOf(chain_.front(), 0);
+  const PlacedArray* const array = source.Find("initial_rows");
+  const ArrayType wanted{"<f4", {static_cast<int64_t>(options_.initializer.rows), options_.dim}};
+  if (array == nullptr || array->array.type != wanted) {
+    return DataLoss("'", chain_.front().path, "' lacks the initial rows of '", last_path(), "'");
+  }
+  auto reader = source.Open("initial_rows");
+  SOK_RETURN_IF_ERROR(reader.status());
+  options_.initial_rows.resize(static_cast<size_t>(options_.initializer.rows) *
+                               static_cast<size_t>(options_.dim));
+  return reader.value()->Read(options_.initial_rows.data(),
+                              static_cast<int64_t>(options_.initial_rows.size() * sizeof(float)));
 }
 
 Status ChainRestore::CheckFits() const {
