@@ -171,7 +171,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group
     CheckSplit(group, lookup, bag);
     if (lookup.may_be_one_each && lookup.input.row_splits[bag] != bag) flags |= kNotOneEach;
     const int64_t split = SplitWithin(lookup, bag);
-    if (bag > 0 && split - SplitWithin(lookup, bag - 1) >= kIdsOfLongBag) flags |= kHasLongBag;
+    if (split - SplitWithin(lookup, max(bag - 1, int64_t{0})) >= kIdsOfLongBag) flags |= kHasLongBag;
     lookup.bag_begin[bag] = static_cast<int32_t>(places.Before(lookup.first_id + split));
   }
   ReportFlags(group, l, flags);
