@@ -269,8 +269,10 @@ class SketchEngine final : public Engine {
       for (size_t l = 0; l < plan.occurrences.size(); ++l) {
         if (plan.table_of[l] != t) continue;
         for (const Occurrence& o : plan.occurrences[l]) {
+          const auto sum = sums.find(o.id);
+          if (sum == sums.end()) continue;  // a lookup that only reads trains nothing
           const float* const gradient = gradients[l].data + o.bag * gradients[l].stride;
-          for (int64_t c = 0; c < plan.dims[t]; ++c) sums[o.id][c] += o.share * gradient[c];
+          for (int64_t c = 0; c < plan.dims[t]; ++c) sum->second[c] += o.share * gradient[c];
         }
       }
       float* next = grads_out[t];
