@@ -121,6 +121,15 @@ def test_leftovers_of_killed_saves(folder):
     assert folder.names() == kept
 
 
+def test_leftovers_need_no_checkpoint(folder):
+    for base in ("model-1", "model-2"):
+        folder.checkpoint(base)
+    folder.left("other-3")  # with indexes that are newer, and damaged
+    kept = folder.names() - {"model-1.index", "model-1.data-00000-of-00001"}
+    folder.remove("model-1")
+    assert folder.names() == kept
+
+
 def test_another_family_is_left_alone(folder):
     folder.checkpoint("model-3")
     kept = folder.names()

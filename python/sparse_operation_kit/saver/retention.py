@@ -149,7 +149,7 @@ class _Needed:
         for directory in directories:
             for name in own_files.names(directory):
                 base = _before(name, INDEX)
-                if base is None:
+                if base is None or _base_of_leftover(name) is not None:
                     continue
                 prefix = os.path.join(directory, base)
                 if skipped is None or own_files.place(prefix) != skipped:
