@@ -4,13 +4,6 @@
 
 #include "horovod/common/operations.h"
 
-// Exported by Horovod's library, but not declared in its headers.
-namespace horovod {
-namespace common {
-Status CheckInitialized();
-}  // namespace common
-}  // namespace horovod
-
 namespace sok {
 namespace {
 

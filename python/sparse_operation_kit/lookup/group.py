@@ -29,7 +29,7 @@ from sparse_operation_kit.lookup.gradient_graph import (
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_lookup
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.tables.table_device import check_same_device, number_on_host
+from sparse_operation_kit.tables.table_device import check_same_device, host_input
 
 COMBINERS = ("sum", "mean", "sqrtn")
 
@@ -217,7 +217,7 @@ def lookup_group(
         "ids": [lookup.variable.checked_keys(lookup.values) for lookup in lookups],
         "bags": [bag for lookup in lookups for bag in lookup.bags],
         "dense_shapes": [
-            number_on_host(tables[0], lookup.ids.dense_shape)
+            host_input(tables[0], lookup.ids.dense_shape)
             for lookup in lookups
             if lookup.layout == "sparse"
         ],
@@ -352,7 +352,7 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
     if not isinstance(training, (bool, np.bool_)) and not tf.is_tensor(training):
         raise TypeError(f"{who}: training must be a bool or a scalar bool tensor, not {training!r}")
     inserts = dialect().inserts_keys() and not _reads_only.get()
-    tensor = number_on_host(variable, training if inserts else False)
+    tensor = host_input(variable, training if inserts else False)
     if tensor.dtype != tf.bool:
         raise TypeError(f"{who}: training is {tensor.dtype.name}, not bool")
     if not tensor.shape.is_compatible_with([]):

@@ -122,7 +122,7 @@ def on_host(table: EmbeddingVariable) -> contextlib.AbstractContextManager[None]
     return on_host_of(table.handle)
 
 
-def number_on_host(table: EmbeddingVariable, value: Any) -> tf.Tensor:
+def host_input(table: EmbeddingVariable, value: Any) -> tf.Tensor:
     """Returns an input that kernels need on the host. A constant gets a place on the CPU.
 
     TensorFlow places a constant with the only op that reads it. On a GPU, each step would begin with a copy
