@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -172,8 +173,11 @@ void StallWatch::Begin(std::shared_ptr<WatchedExchange> exchange, int ranks, int
   exchanges_.emplace(key, std::move(exchange));
   ++changes_;
   if (ranks == 1 || running_ || off_ || stopping_) return;
-  running_ = true;
-  std::thread(&StallWatch::Run, this, ranks, period_ms).detach();
+  try {
+    std::thread(&StallWatch::Run, this, ranks, period_ms).detach();
+    running_ = true;
+  } catch (const std::system_error&) {  // no thread can be had; the next exchange tries again
+  }
 }
 
 void StallWatch::End(const WatchedExchange* exchange) {

@@ -1,5 +1,7 @@
 #include "sok_ops/horovod/stall_watch.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -321,6 +324,36 @@ TEST_F(StallWatchTest, StartsAgainAfterHorovodEnded) {
   EXPECT_NE(d->Error().find("rank 0 waits for 'a', 'c'; rank 1 waits for 'b', 'd'"), std::string::npos);
 }
 
-}  // namespace
+// While it exists, no thread can be created: there is no room for a stack of this size.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, size_t{1} << 47);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
 
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_F(StallWatchTest, WithoutAThreadTheNextExchangeStartsIt) {
+  std::shared_ptr<FakeExchange> a, b;
+  {
+    const NoThreads none;
+    EXPECT_THROW(std::thread([] {}), std::system_error);
+    a = Begin(0, "a"), b = Begin(1, "b");
+  }
+  const auto c = Begin(0, "c"), d = Begin(1, "d");
+  EXPECT_NE(d->Error().find("rank 0 waits for 'a', 'c'; rank 1 waits for 'b', 'd'"), std::string::npos);
+}
+
+}  // namespace
 }  // namespace sok

@@ -32,6 +32,7 @@ class TableSnapshotOp : public tf::OpKernel {
  public:
   explicit TableSnapshotOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("with_values", &with_values_));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -53,7 +54,7 @@ class TableSnapshotOp : public tf::OpKernel {
   tf::Status ReturnRows(tf::OpKernelContext* context, HeldTable* table) {
     const HeldState state = table->state();
     RowsToRead what;
-    what.up_to_date = true;
+    what.up_to_date = with_values_;
     what.parts.frequency = state.parts.frequency;
     what.parts.last_step = state.parts.last_step;
     VectorOutput keys, frequency, last_step;
@@ -61,12 +62,13 @@ class TableSnapshotOp : public tf::OpKernel {
     TF_RETURN_IF_ERROR(frequency.Allocate(context, 2, what.parts.frequency ? state.rows : 0));
     TF_RETURN_IF_ERROR(last_step.Allocate(context, 3, what.parts.last_step ? state.rows : 0));
     tf::Tensor* values = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(1, tf::TensorShape({state.rows, dim_}), &values));
+    TF_RETURN_IF_ERROR(context->allocate_output(1, tf::TensorShape({with_values_ ? state.rows : 0, dim_}), &values));
     float* next_row = values->flat<float>().data();
     return ToTf(table->ReadRows(what, [&](const RowPiece& piece) {
       keys.Append(piece.keys);
       frequency.Append(piece.frequency);
       last_step.Append(piece.last_step);
+      if (!with_values_) return OkStatus();
       for (const float* row : piece.records) next_row = std::copy_n(row, dim_, next_row);
       return OkStatus();
     }));
@@ -94,6 +96,7 @@ class TableSnapshotOp : public tf::OpKernel {
   }
 
   int64_t dim_;
+  bool with_values_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableSnapshot").Device(tf::DEVICE_CPU), TableSnapshotOp);
 SOK_GPU_KERNEL(TableSnapshotOp, "SokTableSnapshot", "handle", "keys", "values", "frequency", "last_step",

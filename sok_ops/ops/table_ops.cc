@@ -145,6 +145,7 @@ keys, rows, values: [n], [n] and [n, dim]: the key, the row number and the weigh
 REGISTER_OP("SokTableSnapshot")
     .Input("handle: resource")
     .Attr("dim: int >= 1")
+    .Attr("with_values: bool")
     .Output("keys: int64")
     .Output("values: float")
     .Output("frequency: int64")
@@ -161,7 +162,7 @@ REGISTER_OP("SokTableSnapshot")
       return ::tensorflow::Status();
     })
     .Doc(R"(All that this rank keeps of keys, except slots, at one moment; rows in order of row number.
-keys, values: [n] and [n, dim]: the key and the weights of each row.
+keys, values: [n] and [n, dim]: the key and the weights of each row; values is [0, dim] unless with_values.
 frequency, last_step: [n]: occurrences in training lookups, and the table's step at the last update; [0] if
 the table does not keep them.
 waiting, waiting_frequency, waiting_last_step: [w]: the ids that a CounterFilter has not admitted, how often

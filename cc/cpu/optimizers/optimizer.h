@@ -27,7 +27,7 @@ class RowGradients {
   virtual ~RowGradients() = default;
 
   // The gradients of rows [begin, end), row-major. They are stored gradients, or computed into `scratch`,
-  // which has room for kBlockFloats. Thread-safe for different rows.
+  // which has room for the block. Thread-safe for different rows.
   virtual const float* Block(int64_t begin, int64_t end, float* scratch) const = 0;
 
   // The costs of the gradients, if they differ between rows: rows [0, i) cost offsets()[i] - offsets()[0].

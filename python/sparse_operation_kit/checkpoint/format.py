@@ -5,6 +5,8 @@ The C++ library has checked that entries are consistent and fit together.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +57,7 @@ class Array:
     @property
     def row_bytes(self) -> int:
         """The bytes of one row."""
-        return int(np.prod(self.shape[1:], dtype=object)) * self.dtype.itemsize
+        return functools.reduce(operator.mul, self.shape[1:], self.dtype.itemsize)
 
     @property
     def bytes(self) -> int:

@@ -31,24 +31,26 @@ class Export(NamedTuple):
 
 def export(variable: EmbeddingVariable, name: str | None) -> Export:
     """Returns all rows on this rank, as of one moment."""
-    found = _snapshot(variable, name)
+    found = _snapshot(variable, True, name)
     return Export(tf.cast(found.keys, variable.key_dtype), found.values, found.last_step, found.frequency)
 
 
 def frequency_of(variable: EmbeddingVariable, ids: Any, name: str | None) -> tf.Tensor:
     """Returns how often each of `ids` occurred in training lookups, int64 of their shape; 0 if unknown."""
-    found = _snapshot(variable, None)
+    found = _snapshot(variable, False, None)
     return _by_id(variable, ids, found, found.frequency, found.waiting_frequency, 0, name)
 
 
 def last_step_of(variable: EmbeddingVariable, ids: Any, name: str | None) -> tf.Tensor:
     """Returns the step of the last update of each of `ids`, int64 of their shape; -1 if unknown."""
-    found = _snapshot(variable, None)
+    found = _snapshot(variable, False, None)
     return _by_id(variable, ids, found, found.last_step, found.waiting_last_step, -1, name)
 
 
-def _snapshot(variable: EmbeddingVariable, name: str | None) -> Any:
-    return native.ops.sok_table_snapshot(variable.handle, dim=variable.dim, name=name)
+def _snapshot(variable: EmbeddingVariable, with_values: bool, name: str | None) -> Any:
+    return native.ops.sok_table_snapshot(
+        variable.handle, dim=variable.dim, with_values=with_values, name=name
+    )
 
 
 def _by_id(
