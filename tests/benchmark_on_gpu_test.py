@@ -27,8 +27,9 @@ def test_every_case_has_its_speed_and_its_bytes(results):
     assert values["machine"]["device"] == "CUDA on the host"
     shown = {case["what"] for case in values["cases"]}
     assert shown == {
-        *("copy", "read", "find key", "find absent key", "find rows", "gather", "pool", "lookup"),
-        *("find or insert", "insert", "update", "backward", "group step"),
+        *("copy", "read", "find key", "find absent key", "find rows", "gather", "gather merged", "pool"),
+        *("pool merged", "distinct ids", "lookup", "lookup to train", "find or insert", "insert", "update"),
+        *("backward", "group step"),
     }
     for case in values["cases"]:
         assert case["ms"]["rounds"] == 2

@@ -90,7 +90,7 @@ def test_the_shards_of_a_chain_have_all_its_rows(tmp_path):
 
 def test_single_ids(tmp_path):
     made = history(tmp_path, table=checkpoint_files.table_description(admission=COUNTER))
-    for step in range(4):
+    for step in range(6):
         made.train(60)
         saved = made.save(f"model.ckpt-{step}", delta=step > 0)
     table = table_of(saved.prefix)
