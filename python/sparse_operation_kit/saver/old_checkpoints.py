@@ -90,7 +90,7 @@ def take_over(
     if stem is not None:
         known.stems.add(stem)
     counted = _counted(known, candidates)
-    counted.sort(key=lambda one: (one[0] == prefix, one[1]))
+    counted.sort(key=lambda one: one[1])
     # At each save, TensorFlow removes one checkpoint at most.
     excess = max(0, len(counted) - saver.saver_def.max_to_keep)
     saver._checkpoints_to_be_deleted.extend(counted[:excess])
