@@ -10,6 +10,7 @@ The last line is `N passed, N failed`. Exit status: 0 if nothing failed.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -18,7 +19,9 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
+from typing import NamedTuple
 
 _DIALECTS = ("deeprec", "dist_model_parallel", "experiment")
 _NAMES_A_DIALECT = re.compile(rf"\b({'|'.join(_DIALECTS)}|distributed_embeddings)\b")
@@ -32,10 +35,12 @@ def main(arguments: list[str]) -> int:
         copy = Path(folder, "sok")
         _copy_checkout(copy)
         files = arguments or sorted(_tests_without_dialects(copy / "tests"))
-        for number, file in enumerate(files, start=1):
-            print(f"[{number}/{len(files)}] {file}", flush=True)
-            counts = _run(copy, file, Path(folder, "report.xml"))
-            passed, failed = passed + counts[0], failed + counts[1]
+        with futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            reports = [Path(folder, f"{number}.xml") for number in range(len(files))]
+            runs = pool.map(functools.partial(_run, copy), files, reports)
+            for number, (file, run) in enumerate(zip(files, runs), start=1):
+                print(f"[{number}/{len(files)}] {file}\n{run.output}", end="", flush=True)
+                passed, failed = passed + run.passed, failed + run.failed
     print(f"{passed} passed, {failed} failed")
     return int(failed > 0)
 
@@ -70,9 +75,16 @@ def _tests_without_dialects(tests: Path) -> Iterator[str]:
             yield f"tests/{name}.py"
 
 
-def _run(copy: Path, file: str, report: Path) -> tuple[int, int]:
-    """Runs a test file in the copy; returns how many cases passed, and how many failed."""
-    report.unlink(missing_ok=True)
+class _Run(NamedTuple):
+    """What a test file came to: numbers of cases, and what it printed if one failed."""
+
+    passed: int
+    failed: int
+    output: str
+
+
+def _run(copy: Path, file: str, report: Path) -> _Run:
+    """Runs a test file in the copy."""
     paths = (copy / "python", copy / "tests", copy / "tools", copy)
     environment = {
         **os.environ,
@@ -83,16 +95,14 @@ def _run(copy: Path, file: str, report: Path) -> tuple[int, int]:
     ended = subprocess.run(
         command, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
+    output = ended.stdout.decode(errors="replace")
     if not report.exists():
-        sys.stdout.buffer.write(ended.stdout)
-        return 0, int(ended.returncode != 0)
+        return _Run(0, int(ended.returncode != 0), output)
     cases = list(ElementTree.parse(report).iter("testcase"))
     broken = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
     skipped = sum(case.find("skipped") is not None for case in cases)
     failed = max(broken, int(ended.returncode != 0))
-    if failed:
-        sys.stdout.buffer.write(ended.stdout)
-    return len(cases) - broken - skipped, failed
+    return _Run(len(cases) - broken - skipped, failed, output if failed else "")
 
 
 if __name__ == "__main__":
