@@ -145,7 +145,7 @@ keys, rows, values: [n], [n] and [n, dim]: the key, the row number and the weigh
 REGISTER_OP("SokTableSnapshot")
     .Input("handle: resource")
     .Attr("dim: int >= 1")
-    .Attr("with_values: bool")
+    .Attr("with_values: bool = true")
     .Output("keys: int64")
     .Output("values: float")
     .Output("frequency: int64")
