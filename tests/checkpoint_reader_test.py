@@ -152,7 +152,7 @@ def is_refused(saved, message, tensors):
         ({"table__dim": 0}, '"dim"'),
         ({"table__name": "others"}, "is of the table 'others', not of 'items'"),
         ({"table__key_dtype": "int16"}, 'unknown "key_dtype"'),
-        ({"table__placement": "by_key"}, "names the placement by key"),
+        ({"table__placement": "by_key"}, "names the placement that tables without one have"),
         ({"table__placement": "nowhere"}, "placement"),
         ({"table__admission": {"kind": "magic"}}, 'unknown "kind": "magic"'),
         ({"optimizer__slots": []}, "arrays that do not belong"),

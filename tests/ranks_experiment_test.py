@@ -194,6 +194,30 @@ def test_a_checkpoint_goes_from_any_mode_to_any_other(tmp_path, size, other):
     assert list(problems(open_checkpoint(prefix))) == []
 
 
+def _look_up_a_bad_key():
+    """The errors of lookups of which one rank, each in turn, has a key beyond the rows."""
+    rank, size = communicator().rank, communicator().size
+    errors = []
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
+        variables = _variables(size)[:2]
+        key = tf.compat.v1.placeholder(tf.int64, [])
+        lookups = [sok.all2all_dense_embedding(variable, [key, 1]) for variable in variables]
+        session.run(tf.compat.v1.global_variables_initializer())
+        for lookup, rows in zip_equal(lookups, ROWS[:2]):
+            for bad in range(size):
+                with pytest.raises(tf.errors.InvalidArgumentError) as error:
+                    session.run(lookup, {key: rows + 1 if rank == bad else 0})
+                errors.append(str(error.value))
+            session.run(lookup, {key: rows - 1})
+    return errors
+
+
+def test_a_bad_key_of_one_rank_is_an_error_on_all():
+    for errors in ranks.run(_look_up_a_bad_key, ranks=3):
+        for error, (name, rows) in zip_equal(errors, [("spread", 17)] * 3 + [("placed", 7)] * 3):
+            assert f"'{name}' has no row for key {rows + 1}" in error and f"[0, {rows})" in error
+
+
 def _count_exchanges():
     """The number of exchange ops of a lookup in one variable, and of a lookup in three."""
     counts = []

@@ -125,8 +125,8 @@ Placement ReadPlacement(JsonReader* reader, const Json& json) {
   const auto placement = Placement::Parse(reader->String(json, "placement"));
   if (!placement.ok()) {
     reader->Fail("has a ", placement.status().message());
-  } else if (placement.value().is_by_key()) {
-    reader->Fail("names the placement by key, which manifests leave out");
+  } else if (placement.value() == Placement()) {
+    reader->Fail("names the placement that tables without one have");
   }
   return placement.ok() ? placement.value() : Placement();
 }
@@ -215,7 +215,7 @@ OrderedJson TableJson(const SavedTable& table) {
   json["admission"] = AdmissionJson(table);
   json["eviction"] = EvictionJson(options.eviction);
   if (table.counts_global_steps) json["clock"] = kGlobalStepClock;
-  if (!options.placement.is_by_key()) json["placement"] = options.placement.Text();
+  if (options.placement != Placement()) json["placement"] = options.placement.Text();
   return json;
 }
 

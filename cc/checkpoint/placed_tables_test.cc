@@ -25,7 +25,8 @@ Placement UnevenRanges(int ranks) {
 }
 
 std::vector<Placement> Placements(int ranks) {
-  return {Placement(), Placement::OneRank(ranks - 1), Placement::AllRanks(), UnevenRanges(ranks)};
+  return {Placement(), Placement::ByKey(kStaticKeys), Placement::OneRank(ranks - 1), Placement::AllRanks(),
+          UnevenRanges(ranks)};
 }
 
 std::vector<int64_t> HashedKeys() {
@@ -43,7 +44,7 @@ std::vector<int64_t> StaticKeys() {
 }
 
 int64_t CapacityOf(const Placement& placement, int ranks) {
-  if (placement.is_by_key()) return kStaticKeys / ranks;
+  if (placement == Placement()) return kStaticKeys / ranks;
   int64_t capacity = 0;
   for (int r = 0; r < ranks; ++r)
     capacity = std::max(capacity, placement.RowsOn(r, ranks, kStaticKeys).count);
@@ -174,7 +175,7 @@ TEST_F(PlacedTablesTest, PlacementByKeyIsNotInTheEntry) {
     MustSave(tables, request);
     const std::string text =
         SavedCheckpoint::Open(files_, request.prefix).value()->ReadString("items").value();
-    EXPECT_EQ(text.find("placement") == std::string::npos, placement.is_by_key());
+    EXPECT_EQ(text.find("placement") == std::string::npos, placement == Placement());
     EXPECT_TRUE(ManifestOf(request).table.options.placement == placement);
   }
 }

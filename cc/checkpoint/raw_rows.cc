@@ -21,8 +21,9 @@ Status WriteRows(int64_t first, int64_t count, const RawFilesWriter& writer, Hel
   return writer.Sync();
 }
 
-// Reads the rows of `keys`, in their order. Those that this rank holds go into the table.
-Status ReadPiece(Span<const int64_t> keys, RawFilesReader* reader, HeldTable* fresh) {
+// Reads the rows of `keys`, in their order. Those that this rank holds go into the table; *filled grows by
+// their number.
+Status ReadPiece(Span<const int64_t> keys, RawFilesReader* reader, HeldTable* fresh, int64_t* filled) {
   const TableOptions& options = fresh->options();
   const KeyOwners owners = options.placement.owners(options.ranks);
   std::vector<int64_t> own;
@@ -31,6 +32,7 @@ Status ReadPiece(Span<const int64_t> keys, RawFilesReader* reader, HeldTable* fr
     is_own.push_back(owners.Holds(options.rank, key));
     if (is_own.back()) own.push_back(key);
   }
+  *filled += static_cast<int64_t>(own.size());
   std::vector<float> passed_over(static_cast<size_t>(options.dim));
   return fresh->FillRows(own, RowParts(), [&](const RowsToFill& rows) {
     int64_t next = 0;
@@ -70,11 +72,16 @@ StatusOr<std::shared_ptr<EngineTable>> LoadRawRows(const EngineContext& context,
   SOK_RETURN_IF_ERROR(held.status());
   const int64_t at_once = held.value()->max_rows_to_fill();
   const Status status = WithinMemory([&]() -> Status {
+    int64_t filled = 0;
     for (int64_t first = 0; first < keys.size(); first += at_once) {
       const int64_t count = std::min(at_once, keys.size() - first);
-      SOK_RETURN_IF_ERROR(ReadPiece(keys.subspan(first, count), reader, held.value().get()));
+      SOK_RETURN_IF_ERROR(ReadPiece(keys.subspan(first, count), reader, held.value().get(), &filled));
     }
-    return OkStatus();
+    const int64_t rows = held.value()->state().rows;
+    if (filled == rows) return OkStatus();
+    // The keys are distinct, so this is a table without hashing.
+    return InvalidArgument("Embedding variable '", options.name, "' has ", rows, " rows on rank ",
+                           options.rank, ", but the files have only ", filled, " of their keys");
   });
   if (!status.ok()) return status;
   return made;

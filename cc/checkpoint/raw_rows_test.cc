@@ -128,6 +128,31 @@ TEST_F(RawRowsTest, FewerRowsThanCountedIsAnErrorWithBothNumbers) {
   }
 }
 
+TEST_F(RawRowsTest, TablesWithoutHashingNeedExactlyTheirKeys) {
+  options_.use_hashtable = false;
+  const auto with_keys = [&](int64_t keys, int ranks) {
+    options_.placement = Placement::ByKey(keys);
+    options_.capacity = (keys + ranks - 1) / ranks;
+  };
+  with_keys(11, 2);
+  const Tables tables = MakeTables(options_, 2);
+  ASSERT_TRUE(WriteAll(tables, CountsOf(tables)).ok());
+  with_keys(11, 3);
+  const auto read = ReadAll(3);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(WeightsOf(read.value()), WeightsOf(tables));
+  with_keys(12, 3);
+  const Status fewer = ReadAll(3).status();
+  EXPECT_EQ(fewer.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(fewer.message().find("'items' has 4 rows on rank 2, but the files have only 3"),
+            std::string::npos)
+      << fewer.message();
+  with_keys(10, 3);
+  const Status more = ReadAll(3).status();
+  EXPECT_EQ(more.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(more.message().find("no row for key 10"), std::string::npos) << more.message();
+}
+
 TEST_F(RawRowsTest, MoreRowsThanTheCapacityIsAnError) {
   const Tables tables = MakeTrained(1);
   ASSERT_TRUE(WriteAll(tables, CountsOf(tables)).ok());

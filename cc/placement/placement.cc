@@ -10,6 +10,7 @@ namespace sok {
 namespace {
 
 constexpr std::string_view kByKeyText = "by_key";
+constexpr std::string_view kByKeyPrefix = "by_key:";
 constexpr std::string_view kAllRanksText = "all_ranks";
 constexpr std::string_view kOneRankPrefix = "one_rank:";
 constexpr std::string_view kRangesPrefix = "ranges:";
@@ -48,15 +49,13 @@ bool ReadNumbers(std::string_view text, std::vector<int64_t>* numbers) {
   }
 }
 
-int64_t LongestRange(const std::vector<int64_t>& boundaries) {
-  int64_t longest = 0;
-  for (size_t r = 1; r < boundaries.size(); ++r) {
-    longest = std::max(longest, boundaries[r] - boundaries[r - 1]);
-  }
-  return longest;
-}
-
 }  // namespace
+
+Placement Placement::ByKey(int64_t keys) {
+  Placement placement;
+  placement.keys_ = keys;
+  return placement;
+}
 
 Placement Placement::OneRank(int rank) {
   Placement placement;
@@ -81,6 +80,13 @@ Placement Placement::Ranges(std::vector<int64_t> boundaries) {
 StatusOr<Placement> Placement::Parse(std::string_view text) {
   if (text == kByKeyText) return Placement();
   if (text == kAllRanksText) return AllRanks();
+  if (StartsWith(text, kByKeyPrefix)) {
+    std::string_view rest = text.substr(kByKeyPrefix.size());
+    int64_t keys = 0;
+    if (TakeNumber(&rest, std::numeric_limits<int64_t>::max(), &keys) && rest.empty() && keys > 0) {
+      return ByKey(keys);
+    }
+  }
   if (StartsWith(text, kOneRankPrefix)) {
     std::string_view rest = text.substr(kOneRankPrefix.size());
     int64_t rank = 0;
@@ -92,15 +98,15 @@ StatusOr<Placement> Placement::Parse(std::string_view text) {
     std::vector<int64_t> boundaries;
     if (ReadNumbers(text.substr(kRangesPrefix.size()), &boundaries)) return Ranges(std::move(boundaries));
   }
-  return InvalidArgument("placement must be \"by_key\", \"one_rank:<rank>\", \"all_ranks\" or ",
-                         "\"ranges:<boundary>,<boundary>,...\", not \"",
+  return InvalidArgument("placement must be \"by_key\", \"by_key:<keys>\", \"one_rank:<rank>\", ",
+                         "\"all_ranks\" or \"ranges:<boundary>,<boundary>,...\", not \"",
                          Printable(text.substr(0, kShownBytes)), "\"");
 }
 
 std::string Placement::Text() const {
   switch (kind_) {
     case PlacementKind::kByKey:
-      return std::string(kByKeyText);
+      return keys_ == 0 ? std::string(kByKeyText) : std::string(kByKeyPrefix) + std::to_string(keys_);
     case PlacementKind::kAllRanks:
       return std::string(kAllRanksText);
     case PlacementKind::kOneRank:
@@ -131,17 +137,19 @@ Status Placement::Check(int ranks) const {
 
 Status Placement::CheckStatic(int ranks, int64_t capacity) const {
   SOK_RETURN_IF_ERROR(Check(ranks));
-  if (kind_ != PlacementKind::kRanges) return OkStatus();
-  const int64_t longest = LongestRange(boundaries_);
-  if (capacity == longest) return OkStatus();
-  return InvalidArgument("capacity must be the length of the longest range of placement \"",
-                         Text().substr(0, kShownBytes), "\", ", longest, ", not ", capacity);
+  if (kind_ != PlacementKind::kRanges && keys_ == 0) return OkStatus();
+  int64_t most = 0;
+  for (int rank = 0; rank < ranks; ++rank) most = std::max(most, RowsOn(rank, ranks, capacity).count);
+  if (capacity == most) return OkStatus();
+  return InvalidArgument("capacity must be the most rows on a rank with placement \"",
+                         Text().substr(0, kShownBytes), "\", ", most, ", not ", capacity);
 }
 
 StaticRows Placement::RowsOn(int rank, int ranks, int64_t capacity) const {
   switch (kind_) {
     case PlacementKind::kByKey:
-      return {rank, ranks, capacity};
+      if (keys_ == 0) return {rank, ranks, capacity};
+      return {rank, ranks, keys_ / ranks + (rank < keys_ % ranks ? 1 : 0)};
     case PlacementKind::kAllRanks:
       return {0, 1, capacity};
     case PlacementKind::kOneRank:
@@ -155,7 +163,7 @@ StaticRows Placement::RowsOn(int rank, int ranks, int64_t capacity) const {
 int64_t Placement::StaticKeys(int ranks, int64_t capacity) const {
   switch (kind_) {
     case PlacementKind::kByKey:
-      return capacity * ranks;
+      return keys_ == 0 ? capacity * ranks : keys_;
     case PlacementKind::kOneRank:
     case PlacementKind::kAllRanks:
       return capacity;

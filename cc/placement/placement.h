@@ -15,27 +15,29 @@ namespace sok {
 // placements have equal texts.
 //
 // A table with hashing can have any placement: each key has one owner, or all ranks hold it. In a table
-// without hashing the placement also determines the row number of a key; `capacity` is then the number of
-// rows on each rank that has rows, for ranges on the rank with the longest range.
+// without hashing the placement also determines the row number of a key; `capacity` is then the most rows
+// that a rank has.
 class Placement {
  public:
-  // By key.
+  // By key. Without hashing, there are as many keys as the capacities of all ranks allow.
   Placement() = default;
+  // By key. Without hashing the keys are [0, keys), where keys > 0.
+  static Placement ByKey(int64_t keys);
   static Placement OneRank(int rank);
   static Placement AllRanks();
   static Placement Ranges(std::vector<int64_t> boundaries);
 
   // Reads what Text() writes. InvalidArgument, which quotes `text`, for anything else.
   static StatusOr<Placement> Parse(std::string_view text);
-  // "by_key", "one_rank:2", "all_ranks" or "ranges:0,100,250".
+  // "by_key", "by_key:11" (with a number of keys), "one_rank:2", "all_ranks" or "ranges:0,100,250".
   std::string Text() const;
 
   // InvalidArgument, which quotes the placement's text, unless the placement fits `ranks` ranks: the rank of
   // kOneRank must be in [0, ranks), and kRanges needs ranks + 1 boundaries that begin with 0 and do not
   // decrease.
   Status Check(int ranks) const;
-  // As Check, for a table without hashing: with kRanges, `capacity` must also be the length of the longest
-  // range.
+  // As Check, for a table without hashing: with kRanges or a number of keys, `capacity` must also be the most
+  // rows that a rank has.
   Status CheckStatic(int ranks, int64_t capacity) const;
 
   PlacementKind kind() const { return kind_; }
@@ -55,12 +57,14 @@ class Placement {
   int64_t StaticKeys(int ranks, int64_t capacity) const;
 
   bool operator==(const Placement& other) const {
-    return kind_ == other.kind_ && rank_ == other.rank_ && boundaries_ == other.boundaries_;
+    return kind_ == other.kind_ && keys_ == other.keys_ && rank_ == other.rank_ &&
+           boundaries_ == other.boundaries_;
   }
   bool operator!=(const Placement& other) const { return !(*this == other); }
 
  private:
   PlacementKind kind_ = PlacementKind::kByKey;
+  int64_t keys_ = 0;                 // of ByKey
   int rank_ = 0;                     // kOneRank
   std::vector<int64_t> boundaries_;  // kRanges
 };

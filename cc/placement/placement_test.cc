@@ -43,6 +43,9 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int ranks : {1, 2, 3, 4, 7, 64}) {
     cases.push_back({Placement(), ranks, 5});
+    for (const int64_t keys : {1, 11, 128}) {
+      cases.push_back({Placement::ByKey(keys), ranks, (keys + ranks - 1) / ranks});
+    }
     cases.push_back({Placement::AllRanks(), ranks, 5});
     for (int rank = 0; rank < std::min(ranks, 4); ++rank) {
       cases.push_back({Placement::OneRank(rank), ranks, 5});
@@ -145,6 +148,7 @@ TEST(PlacementTest, TextsRoundTrip) {
     EXPECT_EQ(read.value().Text(), c.placement.Text());
   }
   EXPECT_EQ(Placement().Text(), "by_key");
+  EXPECT_EQ(Placement::ByKey(11).Text(), "by_key:11");
   EXPECT_EQ(Placement::OneRank(2).Text(), "one_rank:2");
   EXPECT_EQ(Placement::AllRanks().Text(), "all_ranks");
   EXPECT_EQ(Placement::Ranges({0, 100, 250}).Text(), "ranges:0,100,250");
@@ -157,7 +161,11 @@ TEST(PlacementTest, ErrorsQuoteTextsThatAreNoPlacement) {
                                  "by_key ",
                                  " by_key",
                                  "By_key",
-                                 "by_key:1",
+                                 "by_key:",
+                                 "by_key:0",
+                                 "by_key:01",
+                                 "by_key:1,2",
+                                 "by_key:-1",
                                  "all_ranks:0",
                                  "one_rank",
                                  "one_rank:",
@@ -221,6 +229,8 @@ TEST(PlacementTest, PlacementsThatDoNotFitTheRanksAreErrors) {
   }
   EXPECT_TRUE(Placement::Ranges({0, 5, 5, 9}).Check(3).ok());
   EXPECT_TRUE(Placement::Ranges({0, 5, 5, 9}).CheckStatic(3, 5).ok());
+  EXPECT_TRUE(Placement::ByKey(11).CheckStatic(3, 4).ok());
+  EXPECT_NE(Placement::ByKey(11).CheckStatic(3, 5).message().find("4, not 5"), std::string::npos);
   EXPECT_NE(Placement::Ranges({0, 5, 5, 9}).CheckStatic(3, 9).message().find("5, not 9"), std::string::npos);
 }
 

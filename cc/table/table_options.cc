@@ -208,7 +208,7 @@ std::string Describe(const TableOptions& options) {
   DescribeInitialRows(options, text);
   DescribePolicies(options, text);
   // Defaults are not named, so that fingerprints equal those of versions without these options.
-  if (!options.placement.is_by_key()) text << ", placed as " << options.placement.Text();
+  if (options.placement != Placement()) text << ", placed as " << options.placement.Text();
   if (options.memory != RowMemory::kDevice) text << ", rows in memory of the " << NameOf(options.memory);
   return text.str();
 }

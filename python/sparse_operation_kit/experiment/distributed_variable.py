@@ -8,11 +8,9 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, placement_of, target_of
-from sparse_operation_kit.lookup import group
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.initialize import ready_graph
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.tables.table_device import on_host
 
 
 def Variable(*args: Any, **kwargs: Any) -> EmbeddingVariable:  # noqa: N802 - the name is the original's
@@ -30,7 +28,7 @@ def Variable(*args: Any, **kwargs: Any) -> EmbeddingVariable:  # noqa: N802 - th
 
 
 class FixedRows(EmbeddingVariable):
-    """A table with the keys [0, global_shape[0]), all made by the initializer. Other keys are lookup errors.
+    """A table without hashing, with the keys [0, global_shape[0]). Other keys are errors, on all ranks.
 
     Attributes:
       global_shape: `(rows, columns)` over all ranks. `shape` is the shape of the rows read on this rank.
@@ -99,18 +97,20 @@ class FixedRows(EmbeddingVariable):
         ranks = communicator()
         self.global_shape = _checked_shape(who, shape)
         self.global_gpu_id, self.num_gpus = ranks.rank, ranks.size
-        self._placement = placement_of(self.target_gpu)
+        self._placement = placement_of(self.target_gpu, self.global_shape[0])
         self._own_keys = self._keys_of_rank(ranks.rank, ranks.size)
         ready_graph()
         super().__init__(
             name="Variable" if name is None else name,
             dim=self.global_shape[1],
+            capacity=len(self._keys_of_rank(max(0, self.target_gpu), ranks.size)),
             dtype=tf.float32 if dtype is None else dtype,
             initializer=initializer,
             trainable=True if trainable is None else trainable,
+            use_hashtable=False,
         )
-        self._shape = tf.TensorShape([len(self._own_keys), self.dim])
-        self.replace_initializer(self._fill(initial_value))
+        if initial_value is not None:
+            self.replace_initializer(self._assign_all(initial_value))
 
     def _keys_of_rank(self, rank: int, size: int) -> range:
         rows = self.global_shape[0]
@@ -118,66 +118,27 @@ class FixedRows(EmbeddingVariable):
             return range(rank, rows, size)
         return range(rows if rank == self.target_gpu else 0)
 
-    def _fill(self, initial_value: tf.Tensor | None) -> tf.Operation:
-        """Returns the op that creates the table and all rows of this rank."""
+    def _num_keys(self) -> int:
+        return self.global_shape[0]
+
+    _rows_to_scale_by = _num_keys
+
+    def _table_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([len(self._own_keys), self.dim])
+
+    def _assign_all(self, initial_value: tf.Tensor) -> tf.Operation:
+        """Returns the op that creates the table and sets all rows of this rank."""
         with tf.name_scope(self.m_var_name + "/"), tf.control_dependencies([self.initializer]):
-            if initial_value is None:
-                own_keys = group.DenseLookup(self, self._own_keys_tensor())
-                return group.lookup_group([own_keys], name="Fill")[0].op
             keys = tf.range(self.global_shape[0], dtype=tf.int64)
             return native.ops.sok_table_assign(self.handle, keys, initial_value, name="Fill").op
-
-    def check_rows(self) -> tf.Operation:
-        """Returns an op that raises InvalidArgumentError unless this rank has exactly the rows it owns."""
-        exported = native.ops.sok_table_export(self.handle, dim=self.dim)
-        keys = tf.sort(exported.keys)
-        own = self._own_keys_tensor()
-        complete = tf.cond(
-            tf.equal(tf.size(keys), tf.size(own)),
-            lambda: tf.reduce_all(tf.equal(keys, own)),
-            lambda: tf.constant(False),
-        )
-        return tf.debugging.Assert(
-            complete,
-            [f"Variable '{self.m_var_name}' does not have exactly the keys [0, {self.global_shape[0]})"],
-        )
 
     def _own_keys_tensor(self) -> tf.Tensor:
         own = self._own_keys
         return tf.range(own.start, own.stop, own.step, dtype=tf.int64)
 
-    def checked_keys(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns `keys`; running it raises InvalidArgumentError if a key is not in [0, rows).
-
-        The rank that looks the key up raises the error; the other ranks stop as they do when a rank dies.
-        """
-        rows = tf.constant(self.global_shape[0], keys.dtype)
-        valid = tf.reduce_all((keys >= 0) & (keys < rows))
-        # The text of the error can be on the host only.
-        with on_host(self):
-            check = tf.debugging.Assert(
-                valid,
-                [
-                    f"Variable '{self.m_var_name}' has only the keys [0, {self.global_shape[0]}), not all of",
-                    keys,
-                ],
-            )
-        with tf.control_dependencies([check]):
-            return tf.identity(keys)
-
     def key_map(self, indices: tf.Tensor) -> tf.Tensor:
         """Returns `indices`: a key is the same on every rank."""
         return indices
-
-    def read_value(self) -> tf.Tensor:
-        """Returns the rows that the original SOK keeps on this rank, in order of key; see the class."""
-        return self._read_variable_op()
-
-    def _as_graph_element(self) -> tf.Tensor:
-        if self._graph_element is None:
-            with tf.control_dependencies(None), tf.name_scope(self.m_var_name + "/"):
-                self._graph_element = self._read_variable_op()
-        return self._graph_element
 
 
 class DistributedVariable(FixedRows):
@@ -191,11 +152,7 @@ class DistributedVariable(FixedRows):
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy
-        exported = native.ops.sok_table_export(self.handle, dim=self.dim)
-        positions = exported.keys // self.num_gpus
-        return tf.scatter_nd(
-            positions[:, tf.newaxis], exported.values, tf.constant(self.shape.as_list(), tf.int64)
-        )
+        return native.ops.sok_table_export(self.handle, dim=self.dim).values
 
 
 class LocalizedVariable(FixedRows):

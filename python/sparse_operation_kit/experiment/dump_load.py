@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.experiment.distributed_variable import FixedRows
 from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
 from sparse_operation_kit.saver.Saver import Saver
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -34,7 +33,7 @@ def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
     """Returns a tensor that loads the rows that `dump` wrote into the variables; its value is `b'OK'`.
 
     The number of ranks may differ from that of `dump`. If the files do not have exactly the keys of a
-    `Variable`, running the tensor raises InvalidArgumentError after the rows were loaded.
+    `Variable`, running the tensor raises InvalidArgumentError, and the rows stay as they were.
 
     Args:
       path: The directory.
@@ -45,12 +44,7 @@ def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
       TypeError, ValueError: As for `dump`.
     """
     _refuse_state("load", optimizer)
-    statuses = []
-    for variable in _variables("load", load_vars):
-        restored = Saver().restore_from_file(variable, path)
-        with tf.control_dependencies([restored]):
-            statuses.append(variable.check_rows() if isinstance(variable, FixedRows) else restored)
-    return _all(statuses)
+    return _all([Saver().restore_from_file(variable, path) for variable in _variables("load", load_vars)])
 
 
 def _variables(function: str, variables: Any) -> list[EmbeddingVariable]:

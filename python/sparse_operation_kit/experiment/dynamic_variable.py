@@ -147,7 +147,7 @@ def assign(var: EmbeddingVariable, indices: Any, values: Any) -> tf.Tensor:
     """
     keys = tf.cast(tf.convert_to_tensor(indices, dtype_hint=_table(var).key_dtype), var.key_dtype)
     rows = tf.convert_to_tensor(values, tf.float32)
-    return native.ops.sok_table_assign(var.handle, tf.cast(var.checked_keys(keys), tf.int64), rows)
+    return native.ops.sok_table_assign(var.handle, tf.cast(keys, tf.int64), rows)
 
 
 def export(var: EmbeddingVariable) -> tuple[tf.Tensor, tf.Tensor]:

@@ -22,9 +22,11 @@ def target_of(mode: str | None) -> int:
     return checked_rank(int(rank))
 
 
-def placement_of(target: int) -> str:
-    """Returns the engine's placement string for a target."""
-    return "by_key" if target == ALL_RANKS else f"one_rank:{target}"
+def placement_of(target: int, keys: int | None = None) -> str:
+    """Returns the engine's placement string for a target; `keys` is the number of keys, if it is fixed."""
+    if target != ALL_RANKS:
+        return f"one_rank:{target}"
+    return "by_key" if keys is None else f"by_key:{keys}"
 
 
 def checked_rank(rank: int) -> int:

@@ -214,12 +214,10 @@ def lookup_group(
     positions = {id(table): position for position, table in enumerate(tables)}
     arguments = {
         "handles": [table.handle for table in tables],
-        "ids": [lookup.variable.checked_keys(lookup.values) for lookup in lookups],
+        "ids": [lookup.values for lookup in lookups],
         "bags": [bag for lookup in lookups for bag in lookup.bags],
         "dense_shapes": [
-            host_input(tables[0], lookup.ids.dense_shape)
-            for lookup in lookups
-            if lookup.layout == "sparse"
+            host_input(tables[0], lookup.ids.dense_shape) for lookup in lookups if lookup.layout == "sparse"
         ],
         "weights": [_weight_values(lookup) for lookup in lookups if lookup.weights is not None],
         "training": _training_tensor(training, tables[0]),

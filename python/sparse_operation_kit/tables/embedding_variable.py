@@ -179,7 +179,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         given = given_rows(option.initializer, self.m_var_name, self.dim, drawn)
         if given is not None:
             return option, initializers.GIVEN, given
-        rows = option.rows if is_option and self.capacity is None else self.capacity
+        rows = option.rows if is_option and self.capacity is None else self._rows_to_scale_by()
         of_keys = initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
         return option, of_keys, None
 
@@ -192,6 +192,14 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             return []
         with tf.device("/device:CPU:0"):
             return [self._given_rows()]
+
+    def _rows_to_scale_by(self) -> int | None:
+        """The number of rows that variance scaling uses."""
+        return self.capacity
+
+    def _num_keys(self) -> int:
+        """The number of keys of a variable without a hash table, over all ranks."""
+        return self.capacity * communicator().size
 
     def _table_shape(self) -> tf.TensorShape:
         """The shape over all ranks."""
@@ -452,10 +460,6 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def eval(self, session: tf.compat.v1.Session | None = None) -> Any:
         """Returns all rows of a variable without a hash table, a float32 array [capacity * ranks, dim]."""
         return self._read_variable_op().eval(session=session)
-
-    def checked_keys(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns the keys of a lookup. A subclass with a fixed set of keys adds a check."""
-        return keys
 
     def _ref(self) -> EmbeddingVariable:
         # The optimizers of tf.compat.v1.train call this for variables that are not a VarHandleOp, and

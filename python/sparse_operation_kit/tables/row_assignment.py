@@ -32,8 +32,7 @@ def assign_rows(variable: Any, keys: Any, rows: Any, name: str | None = None) ->
             f"{keys.shape} and {rows.shape}"
         )
     if communicator().size == 1:
-        keys = tf.cast(variable.checked_keys(keys), tf.int64)
-        return native.ops.sok_table_assign(variable.handle, keys, rows, name=name)
+        return native.ops.sok_table_assign(variable.handle, tf.cast(keys, tf.int64), rows, name=name)
     what = exchange_names.unique_name(f"assigned rows of '{variable.m_var_name}'")
     with tf.control_dependencies([_checked_on_all_ranks(who, variable, keys, rows, what)]):
         keys, rows = tf.identity(keys), tf.identity(rows)
@@ -58,8 +57,7 @@ def assign_rows_of_all_ranks(
     rows_of_all = gather(rows, f"{what}: rows")
     distinct, positions = tf.unique(of_all)
     first = tf.math.unsorted_segment_min(tf.range(tf.size(of_all)), positions, tf.size(distinct))
-    checked = tf.cast(variable.checked_keys(tf.cast(distinct, variable.key_dtype)), tf.int64)
-    return native.ops.sok_table_assign(variable.handle, checked, tf.gather(rows_of_all, first), name=name)
+    return native.ops.sok_table_assign(variable.handle, distinct, tf.gather(rows_of_all, first), name=name)
 
 
 def _checked_on_all_ranks(who: str, variable: Any, keys: tf.Tensor, rows: tf.Tensor, what: str) -> tf.Tensor:
@@ -98,7 +96,7 @@ def _checks(who: str, variable: Any, keys: tf.Tensor, rows: tf.Tensor) -> list[t
         ),
     ]
     if not variable.use_hashtable:
-        limit = variable.capacity * communicator().size
+        limit = variable._num_keys()
         outside = tf.boolean_mask(keys, tf.logical_or(keys < 0, keys >= limit))
         text = tf.strings.format(f"{who} has the keys [0, {limit}), not {{}}", outside)
         checks.append((tf.equal(tf.size(outside), 0), text))
