@@ -181,6 +181,30 @@ def test_a_checkpoint_that_is_saved_again_is_the_newest(tmp_path, ends_with_erro
         assert steps(tmp_path) == [1, 4]
 
 
+@pytest.mark.parametrize("told", ["recover", None])
+@pytest.mark.parametrize("kind", ["f", "i"])
+def test_a_failed_save_whose_checkpoint_is_complete_counts(tmp_path, monkeypatch, kind, told):
+    """What was left before is not taken over because of it."""
+    job_of(tmp_path, keep=3, keep_increments=3).run("fff" if kind == "f" else "f")
+    job = job_of(tmp_path, keep=2)
+    with job.restart(told):
+
+        def fail(*_):
+            raise OSError("the disk has failed")
+
+        saver = job.saver if kind == "f" else job.incremental
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="has failed"):
+            patch.setattr(saver, "_RecordLastCheckpoint", fail)
+            job.save(kind)
+        first = job.session.run(job.step)
+        assert steps(tmp_path)[-1] == first
+        job.save(3 * kind)
+        new = [step for step in steps(tmp_path) if step >= first]
+        assert new == [first + 2, first + 3]
+        left = [step for step in steps(tmp_path) if step < first]
+        assert left == ([] if (kind, told) == ("f", "recover") else [1, 2, 3] if kind == "f" else [1])
+
+
 def test_a_new_graph_takes_over_what_savers_of_another_left(tmp_path):
     """In one process, while the other graph and its Savers are still there."""
     left, job = job_of(tmp_path), job_of(tmp_path)

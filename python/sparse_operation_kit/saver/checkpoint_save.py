@@ -318,12 +318,17 @@ def _save_on_first_rank(
         others = list(_used.get(session.graph, {}).values())
         old_checkpoints.note_save(saver, session.graph, held, others)
         try:
-            return _run(save_tables_and_others, session, ending)
+            path = _run(save_tables_and_others, session, ending)
+            old_checkpoints.note(saver, session.graph, path)
+            return path
+        except Exception:
+            if held and kind is not None:
+                old_checkpoints.note_failed(saver, session.graph, held[0], kind)
+            raise
         finally:
             old_checkpoints.note_save(saver, session.graph, (), ())
             if held:
                 # Parts of a failed save could fill a disk that is too full already.
-                old_checkpoints.note(saver, session.graph, held[0])
                 retention.clean(held[0], [*saver.last_checkpoints, *others], held)
 
 

@@ -44,8 +44,9 @@ class _Known:
       graph: A weak reference to its graph.
       identities: The identity of the `.index` file that it wrote or took over, by prefix.
       stems: The prefixes without a step whose checkpoints it has taken over.
-      unclear: Prefixes about which the file system did not answer, with their time and the kinds of Savers
-        that may count them. They stay, and the next save asks again.
+      unclear: Prefixes about which the file system did not answer, and those of failed saves, which may be
+        complete, with their time and the kinds of Savers that may count them. They stay, and the next save
+        asks.
       unlisted: Whether the file system did not list a directory. The next save asks again.
       held: The paths of the locks that its current save holds.
       others: A prefix in each other directory that the graph's Savers use.
@@ -77,18 +78,19 @@ def take_over(
       kind: The Saver's kind, `FULL` or `INCREMENTAL`.
     """
     known = _savers.setdefault(saver, _Known(graph))
-    again = bool(known.unclear) or known.unlisted
-    told = again or any(path not in known.identities for path in saver.last_checkpoints)
+    seen = known.identities.keys() | known.unclear.keys()
+    told = known.unlisted or any(path not in seen for path in saver.last_checkpoints)
     stem = _stem_of(saver, prefix, numbered)
     first = kind == INCREMENTAL and stem is not None and stem not in known.stems
-    if not told and not first:
+    if not told and not first and not known.unclear:
         return
     candidates = known.unclear
     candidates.update({path: (time, (None, kind)) for path, time in saver._last_checkpoints})
-    for path in _left_by_others(saver, stem):
-        candidates.setdefault(path, (0.0, (kind,)))
-    if stem is not None:
-        known.stems.add(stem)
+    if told or first:
+        for path in _left_by_others(saver, stem):
+            candidates.setdefault(path, (0.0, (kind,)))
+        if stem is not None:
+            known.stems.add(stem)
     counted = _counted(known, candidates)
     counted.sort(key=lambda one: one[1])
     # At each save, TensorFlow removes one checkpoint at most.
@@ -187,6 +189,13 @@ def note(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str) -> None:
     pending = {path for path, _ in saver._checkpoints_to_be_deleted}
     for path in set(known) - set(saver.last_checkpoints) - pending - {prefix}:
         del known[path]
+
+
+def note_failed(saver: tf.compat.v1.train.Saver, graph: tf.Graph, prefix: str, kind: str) -> None:
+    """Records that a save of the Saver, of this kind, failed. Its checkpoint may be complete."""
+    known = _savers.setdefault(saver, _Known(graph))
+    known.identities.pop(prefix, None)
+    known.unclear[prefix] = (0.0, (kind,))
 
 
 def note_save(

@@ -23,7 +23,7 @@ from sparse_operation_kit.checkpoint.printable import printable
 INDEX, RETIRED_INDEX = ".index", ".sok-index"
 # See `own_files.place`.
 _Places = Set[Tuple[int, int, str]]
-_OF_SAVE = re.compile(r"(?P<base>.+)\.sok(\.lock|-[0-9a-f]{16}\..+)", re.DOTALL)
+_OF_SAVE = re.compile(r"(?P<base>.+)\.(sok(\.lock|-[0-9a-f]{16}\..+)|meta\.tmp[0-9a-f]{32})", re.DOTALL)
 
 _log = logging.getLogger(__name__)
 # Warnings about damaged checkpoints, each of which is logged once.

@@ -75,7 +75,7 @@ def prefix_of(ckpt_dir_or_file: str | bytes | os.PathLike) -> str:
         return path
     latest = tf.train.latest_checkpoint(path)
     if latest is None:
-        raise ValueError(f"There is no checkpoint in the directory {path}")
+        raise ValueError(f"There is no checkpoint in the directory {path}, or its list cannot be read")
     return latest
 
 
