@@ -56,6 +56,14 @@ bool IsOfSave(const std::string& name, const std::string& base) {
          IsId(name.substr(start.size(), kIdDigits)) && name[start.size() + kIdDigits] == '.';
 }
 
+// Whether TensorFlow was writing the file, one that is to be named `base`.meta.
+bool IsUnfinishedMeta(const std::string& name, const std::string& base) {
+  constexpr size_t kDigits = 32;
+  const std::string start = base + ".meta.tmp";
+  return StartsWith(name, start) && name.size() == start.size() + kDigits &&
+         name.find_first_not_of(kHex, start.size()) == std::string::npos;
+}
+
 // Removes a file, or a folder of files, which a Saver with `sharded` makes for its parts.
 Status RemoveFileOrFolder(Files& files, const std::string& path) {
   const Status removed = files.Remove(path);
@@ -74,6 +82,12 @@ Status CheckSave(const std::string& prefix, const std::string& id) {
   }
   if (!IsId(id)) return InvalidArgument("'", id, "' is not an id of a checkpoint, which has 16 hex digits");
   return OkStatus();
+}
+
+Status NamedSave(const std::string& prefix, const Status& status) {
+  const bool is_unnamed =
+      status.code() == StatusCode::kResourceExhausted && status.message().find('\'') == std::string::npos;
+  return is_unnamed ? ResourceExhausted("Cannot write '", prefix, "': ", status.message()) : status;
 }
 
 std::string PlanPath(const std::string& prefix, const std::string& id) {
@@ -113,7 +127,7 @@ Status RemoveLeftovers(Files& files, const std::string& prefix) {
   for (const std::string& name : names) {
     const int shards = ShardsIn(name, base);
     const bool is_left = (shards > 0 && kept.count(shards) == 0) || IsOfSave(name, base) ||
-                         (!has_index && name == base + ".meta");
+                         IsUnfinishedMeta(name, base) || (!has_index && name == base + ".meta");
     if (!is_left) continue;
     const Status removed = RemoveFileOrFolder(files, folder + "/" + name);
     if (first_error.ok() && removed.code() != StatusCode::kNotFound) first_error = removed;

@@ -16,6 +16,9 @@ namespace sok {
 // InvalidArgument unless `id` is 16 lower-case hex digits and the prefix is a valid path (CheckPath) with a
 // file name.
 Status CheckSave(const std::string& prefix, const std::string& id);
+// The status of a save to this prefix. Memory that runs out for all tables together is an error of none of
+// them, and of no file; it then names the prefix.
+Status NamedSave(const std::string& prefix, const Status& status);
 
 std::string PlanPath(const std::string& prefix, const std::string& id);
 std::string NewIndexPath(const std::string& prefix, const std::string& id);

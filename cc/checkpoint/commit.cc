@@ -140,7 +140,7 @@ Status CommitParts(const SaveRequest& request, int ranks, bool with_others) {
 
 Status CommitCheckpoint(const SaveRequest& request, int ranks, bool with_others) {
   SOK_RETURN_IF_ERROR(CheckSave(request.prefix, request.id));
-  return WithinMemory([&] { return CommitParts(request, ranks, with_others); });
+  return NamedSave(request.prefix, WithinMemory([&] { return CommitParts(request, ranks, with_others); }));
 }
 
 }  // namespace sok

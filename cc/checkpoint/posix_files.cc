@@ -16,21 +16,31 @@
 namespace sok {
 namespace {
 
-// A file descriptor and the path that errors name.
+// An open file, and the path that errors name.
 class Descriptor {
  public:
-  Descriptor(std::string path, int number) : path_(std::move(path)), number_(number) {}
+  // Not open yet. Memory that runs out afterwards leaves no file open.
+  explicit Descriptor(std::string path) : path_(std::move(path)) {}
+  Descriptor(Descriptor&& other) noexcept
+      : path_(std::move(other.path_)), number_(std::exchange(other.number_, -1)) {}
   // What was synced is on the disk whatever close() returns.
-  ~Descriptor() { close(number_); }
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
+  bool Open(int flags) {
+    number_ = open(path_.c_str(), flags | O_CLOEXEC, 0666);
+    return number_ >= 0;
+  }
+  void Release() { number_ = -1; }
   int number() const { return number_; }
   const std::string& path() const { return path_; }
 
  private:
-  const std::string path_;
-  const int number_;
+  std::string path_;
+  int number_ = -1;
 };
 
 // Bytes that are written or read at once, and more, are handed to the disk, or dropped from the page cache,
@@ -49,7 +59,7 @@ struct Range {
 // virtual machines, where new pages of memory are expensive, that takes several times as long as the disk.
 class PosixWriter final : public FileWriter {
  public:
-  PosixWriter(std::string path, int number) : file_(std::move(path), number) {}
+  explicit PosixWriter(Descriptor file) : file_(std::move(file)) {}
 
   Status WriteAt(int64_t offset, const void* data, int64_t bytes) override {
     const Range range{offset, bytes};
@@ -99,7 +109,7 @@ class PosixWriter final : public FileWriter {
 // reading the same file.
 class PosixReader final : public FileReader {
  public:
-  PosixReader(std::string path, int number, int64_t size) : file_(std::move(path), number), size_(size) {}
+  PosixReader(Descriptor file, int64_t size) : file_(std::move(file)), size_(size) {}
 
   int64_t size() const override { return size_; }
   Status ReadAt(int64_t offset, void* data, int64_t bytes) override {
@@ -150,23 +160,19 @@ class PosixFileSystem final : public Files {
   }
 
   StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override {
-    const auto file = OpenAs("create", path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+    auto file = OpenAs("create", path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
     SOK_RETURN_IF_ERROR(file.status());
-    return std::unique_ptr<FileWriter>(std::make_unique<PosixWriter>(path, file.value()));
+    return std::unique_ptr<FileWriter>(std::make_unique<PosixWriter>(std::move(file.value())));
   }
 
   StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override {
     // O_NONBLOCK: a pipe in place of the file must not block.
-    const auto file = OpenAs("open", path, O_RDONLY | O_NONBLOCK);
+    auto file = OpenAs("open", path, O_RDONLY | O_NONBLOCK);
     SOK_RETURN_IF_ERROR(file.status());
     struct stat facts;
-    const bool known = fstat(file.value(), &facts) == 0;
-    if (!known || !S_ISREG(facts.st_mode)) {
-      const Status status = known ? DataLoss("'", path, "' is not a file") : FileError("open", path);
-      close(file.value());
-      return status;
-    }
-    return std::unique_ptr<FileReader>(std::make_unique<PosixReader>(path, file.value(), facts.st_size));
+    if (fstat(file.value().number(), &facts) != 0) return FileError("open", path);
+    if (!S_ISREG(facts.st_mode)) return DataLoss("'", path, "' is not a file");
+    return std::unique_ptr<FileReader>(std::make_unique<PosixReader>(std::move(file.value()), facts.st_size));
   }
 
   Status SyncFile(const std::string& path) override { return SyncAs(path, O_RDONLY | O_NONBLOCK); }
@@ -188,38 +194,33 @@ class PosixFileSystem final : public Files {
 
   Status List(const std::string& path, std::vector<std::string>* names) override {
     names->clear();
-    const auto number = OpenAs("list", path, O_RDONLY | O_DIRECTORY);
-    SOK_RETURN_IF_ERROR(number.status());
-    DIR* folder = fdopendir(number.value());
-    if (folder == nullptr) {
-      const Status error = FileError("list", path);
-      close(number.value());
-      return error;
-    }
+    auto opened = OpenAs("list", path, O_RDONLY | O_DIRECTORY);
+    SOK_RETURN_IF_ERROR(opened.status());
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(opened.value().number()), closedir);
+    if (folder == nullptr) return FileError("list", path);
+    opened.value().Release();  // closedir() closes it
     errno = 0;
-    while (const dirent* entry = readdir(folder)) {
+    while (const dirent* entry = readdir(folder.get())) {
       const std::string name = entry->d_name;
       if (name != "." && name != "..") names->push_back(name);
       errno = 0;
     }
-    const Status status = errno == 0 ? OkStatus() : FileError("list", path);
-    closedir(folder);
+    if (errno != 0) return FileError("list", path);
     std::sort(names->begin(), names->end());
-    return status;
+    return OkStatus();
   }
 
  private:
-  static StatusOr<int> OpenAs(const char* what, const std::string& path, int flags) {
+  static StatusOr<Descriptor> OpenAs(const char* what, const std::string& path, int flags) {
     SOK_RETURN_IF_ERROR(CheckPath(path));
-    const int file = open(path.c_str(), flags | O_CLOEXEC, 0666);
-    if (file < 0) return FileError(what, path);
-    return file;
+    Descriptor file(path);
+    if (!file.Open(flags)) return FileError(what, path);
+    return StatusOr<Descriptor>(std::move(file));
   }
   static Status SyncAs(const std::string& path, int flags) {
     const auto file = OpenAs("open", path, flags);
     SOK_RETURN_IF_ERROR(file.status());
-    const Descriptor closes(path, file.value());
-    return fsync(file.value()) == 0 ? OkStatus() : FileError("sync", path);
+    return fsync(file.value().number()) == 0 ? OkStatus() : FileError("sync", path);
   }
 };
 

@@ -204,7 +204,8 @@ Status RawFilesWriter::Publish() const {
     if (replaces && path == values_path_) std::rename(replaced.c_str(), keys_path_.c_str());
     return error;
   }
-  if (replaces) std::remove(replaced.c_str());
+  // Also that of a dump which was killed, or failed, between the two.
+  std::remove(replaced.c_str());
   return SyncDirectory(fs::path(keys_path_).parent_path().string());
 }
 

@@ -214,8 +214,9 @@ StatusOr<std::shared_ptr<SavedCheckpoint>> OpenedCheckpoints::GetBase(const std:
       status = facts.ok() ? DataLoss("'", checkpoint.value()->index_path(), "' is not of the save ", id)
                           : facts.status();
     }
-    // The first error is about the name that a user knows.
-    if (error.ok()) error = status;
+    // The first error is about the name that a user knows. But what cannot be read is not missing.
+    const bool missing = error.code() == StatusCode::kNotFound && status.code() != StatusCode::kNotFound;
+    if (error.ok() || missing) error = status;
   }
   return error;
 }

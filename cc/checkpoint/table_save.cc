@@ -161,13 +161,13 @@ Status BeginCheckpoint(const EngineContext& context, Span<const TableToSave> tab
                        const SaveRequest& request) {
   SOK_RETURN_IF_ERROR(CheckSave(request.prefix, request.id));
   if (tables[0].table->options().rank != 0) return OkStatus();
-  return WithinMemory([&] { return PlanTables(context, tables, request); });
+  return NamedSave(request.prefix, WithinMemory([&] { return PlanTables(context, tables, request); }));
 }
 
 Status WriteCheckpointPart(const EngineContext& context, Span<const TableToSave> tables,
                            const SaveRequest& request) {
   SOK_RETURN_IF_ERROR(CheckSave(request.prefix, request.id));
-  return WithinMemory([&] { return WriteTables(context, tables, request); });
+  return NamedSave(request.prefix, WithinMemory([&] { return WriteTables(context, tables, request); }));
 }
 
 std::string PrefixOfOthers(const SaveRequest& request) { return OthersPrefix(request.prefix, request.id); }

@@ -75,6 +75,18 @@ tf::Status ReadTables(tf::OpKernelContext* context, const std::vector<int64_t>& 
   return CheckDistinct(tables->tables);
 }
 
+tf::Status GroupTables::Named(const Status& status) const {
+  constexpr size_t kMostNames = 5;
+  const bool is_unnamed = status.code() == StatusCode::kResourceExhausted &&
+                          status.message().find("mbedding variable") == std::string::npos;
+  if (!is_unnamed) return ToTf(status);
+  std::string names = refs.size() == 1 ? "Embedding variable " : "Embedding variables ";
+  const size_t shown = std::min(refs.size(), kMostNames);
+  for (size_t t = 0; t < shown; ++t) names += StrCat(t > 0 ? ", '" : "'", refs[t].name(), "'");
+  if (shown < refs.size()) names += StrCat(" and ", refs.size() - shown, " others");
+  return ToTf(ResourceExhausted(names, ": ", status.message()));
+}
+
 tf::Status CheckOneRank(const GroupTables& tables) {
   const TableOptions& options = tables.options();
   if (options.ranks == 1) return tf::Status();

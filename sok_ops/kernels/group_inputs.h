@@ -21,6 +21,9 @@ struct GroupTables {
   std::vector<EngineTable*> tables;
 
   const TableOptions& options() const { return tables[0]->options(); }
+  // The status of a call with these tables, for TensorFlow. Memory that runs out for several tables together
+  // is an error of none of them; it then names them all.
+  tensorflow::Status Named(const Status& status) const;
 };
 
 // Reads the tables from the first inputs, one for each of `dims`. InvalidArgument unless they are distinct,

@@ -43,8 +43,8 @@ class GroupLookupOp : public tf::OpKernel {
                    AllocateOutputs(context, attributes_->layout, shape.outputs, tables.refs, &outputs));
     const GroupBatch batch{tables.tables, attributes_->specs, inputs, shape.training};
     const TfEngineContext call(context);
-    OP_REQUIRES_OK(context, ToTf(tables.engine->Lookup(*call, batch, done->plan.get(), outputs,
-                                                       scratch_.Take(tables.engine).get())));
+    OP_REQUIRES_OK(context, tables.Named(tables.engine->Lookup(*call, batch, done->plan.get(), outputs,
+                                                               scratch_.Take(tables.engine).get())));
     OP_REQUIRES_OK(context, OutputState(context, attributes_->layout.num_outputs(), std::move(done)));
   }
 
@@ -86,15 +86,15 @@ class GroupLookupGradOp : public tf::OpKernel {
                      AllocateRowGradients(context, *call, t, num_tables, *lookup->plan, dims_[t], &grads[t]));
     }
     if (lookup->shape.training && WantsAny(grads)) {
-      OP_REQUIRES_OK(context, ToTf(tables.engine->Backward(*call, *lookup->plan, gradients, grads,
-                                                           scratch_.Take(tables.engine).get())));
+      OP_REQUIRES_OK(context, tables.Named(tables.engine->Backward(*call, *lookup->plan, gradients, grads,
+                                                                   scratch_.Take(tables.engine).get())));
     }
     std::vector<float*> weight_grads;
     OP_REQUIRES_OK(context,
                    AllocateWeightGradients(context, 2 * num_tables, lookup->shape, weighted_, &weight_grads));
     if (!WantsAny(weight_grads)) return;
-    OP_REQUIRES_OK(context, ToTf(tables.engine->WeightGradients(*call, tables.tables, *lookup->plan,
-                                                                gradients, weight_grads)));
+    OP_REQUIRES_OK(context, tables.Named(tables.engine->WeightGradients(*call, tables.tables, *lookup->plan,
+                                                                        gradients, weight_grads)));
   }
 
  private:
@@ -173,14 +173,14 @@ class GroupLookupReadOp : public tf::OpKernel {
         context, !ahead->read.exchange(true),
         tf::errors::FailedPrecondition("Lookup in embedding variable '", tables.refs[0].name(),
                                        "': the ids that were merged ahead have been looked up already"));
-    OP_REQUIRES_OK(context, ToTf(ahead->status));
+    OP_REQUIRES_OK(context, tables.Named(ahead->status));
     const GroupShape& shape = ahead->lookup->shape;
     std::vector<OutputRows> outputs;
     OP_REQUIRES_OK(context,
                    AllocateOutputs(context, shape.attributes->layout, shape.outputs, tables.refs, &outputs));
     const TfEngineContext call(context);
-    OP_REQUIRES_OK(context, ToTf(tables.engine->Read(*call, tables.tables, ahead->lookup->plan.get(), outputs,
-                                                     scratch_.Take(tables.engine).get())));
+    OP_REQUIRES_OK(context, tables.Named(tables.engine->Read(*call, tables.tables, ahead->lookup->plan.get(),
+                                                             outputs, scratch_.Take(tables.engine).get())));
     OP_REQUIRES_OK(context, OutputState(context, num_outputs_, ahead->lookup));
   }
 

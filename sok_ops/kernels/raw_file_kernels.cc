@@ -6,6 +6,7 @@
 
 #include "cc/checkpoint/raw_files.h"
 #include "cc/checkpoint/raw_rows.h"
+#include "cc/table/table_errors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
@@ -47,7 +48,8 @@ class StageOp : public tf::OpKernel {
       return tf::errors::InvalidArgument("The directory of embedding files must not be empty");
     }
     const TfEngineContext call(context);
-    return ToTf(RunStage(*call, context, ref, directory, proceed));
+    const Status status = WithinMemory([&] { return RunStage(*call, context, ref, directory, proceed); });
+    return ToTf(NamedError(ref.table->options(), status));
   }
 
   std::string stage_;

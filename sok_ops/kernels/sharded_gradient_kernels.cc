@@ -59,14 +59,14 @@ class GroupReduceOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
     const TfEngineContext call(context);
     OutgoingWords outgoing(context, routed->rank);
-    OP_REQUIRES_OK(context, ToTf(tables.engine->Reduce(*call, *routed->group, gradients, replies,
-                                                       FormatOf(runtime->gradient_dtype), outgoing)));
+    OP_REQUIRES_OK(context, tables.Named(tables.engine->Reduce(*call, *routed->group, gradients, replies,
+                                                               FormatOf(runtime->gradient_dtype), outgoing)));
     std::vector<float*> weight_grads;
     OP_REQUIRES_OK(context, AllocateWeightGradients(context, kFirstWeightGradient, routed->shape, weighted_,
                                                     &weight_grads));
     if (!WantsAny(weight_grads)) return;
-    OP_REQUIRES_OK(context, ToTf(tables.engine->RoutedWeightGradients(*call, *routed->group, replies,
-                                                                      gradients, weight_grads)));
+    OP_REQUIRES_OK(context, tables.Named(tables.engine->RoutedWeightGradients(*call, *routed->group, replies,
+                                                                              gradients, weight_grads)));
   }
 
  private:
@@ -117,8 +117,8 @@ class GroupSumOp : public tf::OpKernel {
                      AllocateRowGradients(context, *call, t, num_tables, served, dims_[t], &sums[t]));
     }
     Engine* const engine = arrived.tables.engine;
-    OP_REQUIRES_OK(context,
-                   ToTf(engine->Sum(*call, served, arrived.messages, sums, scratch_.Take(engine).get())));
+    OP_REQUIRES_OK(context, arrived.tables.Named(engine->Sum(*call, served, arrived.messages, sums,
+                                                             scratch_.Take(engine).get())));
   }
 
  private:
@@ -143,9 +143,9 @@ class GroupSumApplyGradientsOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, steps_.Steps(context, arrived.tables, &steps));
     const TfEngineContext call(context);
     Engine* const engine = arrived.tables.engine;
-    OP_REQUIRES_OK(context, ToTf(engine->SumAndTrain(*call, *arrived.served->group, arrived.messages,
-                                                     static_cast<float>(divisor_), steps_.optimizer(), steps,
-                                                     scratch_.Take(engine).get())));
+    OP_REQUIRES_OK(context, arrived.tables.Named(engine->SumAndTrain(
+                                *call, *arrived.served->group, arrived.messages, static_cast<float>(divisor_),
+                                steps_.optimizer(), steps, scratch_.Take(engine).get())));
   }
 
  private:

@@ -54,8 +54,9 @@ class GroupRouteOp : public tf::OpKernel {
     const GroupBatch batch{tables.tables, attributes_->specs, inputs, routed->shape.training};
     OutgoingWords outgoing(context, routed->rank);
     const TfEngineContext call(context);
-    OP_REQUIRES_OK(context, ToTf(tables.engine->Route(*call, batch, modes_, status, routed->group.get(),
-                                                      scratch_.Take(tables.engine).get(), outgoing)));
+    OP_REQUIRES_OK(context,
+                   tables.Named(tables.engine->Route(*call, batch, modes_, status, routed->group.get(),
+                                                     scratch_.Take(tables.engine).get(), outgoing)));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(routed)));
   }
 
@@ -103,9 +104,9 @@ class GroupServeOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, ReadInbox(context, static_cast<int>(dims_.size()), served->rank, &requests));
     OutgoingWords outgoing(context, served->rank);
     const TfEngineContext call(context);
-    OP_REQUIRES_OK(context,
-                   ToTf(tables.engine->Serve(*call, tables.tables, modes_, requests, served->group.get(),
-                                             scratch_.Take(tables.engine).get(), outgoing)));
+    OP_REQUIRES_OK(context, tables.Named(tables.engine->Serve(*call, tables.tables, modes_, requests,
+                                                              served->group.get(),
+                                                              scratch_.Take(tables.engine).get(), outgoing)));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(served)));
   }
 
@@ -146,8 +147,8 @@ class GroupCombineOp : public tf::OpKernel {
           context, AllocateOutputs(context, attributes.layout, routed->shape.outputs, tables.refs, &outputs));
     }
     const TfEngineContext call(context);
-    OP_REQUIRES_OK(context,
-                   ToTf(tables.engine->Combine(*call, tables.tables, *routed->group, replies, outputs)));
+    OP_REQUIRES_OK(context, tables.Named(tables.engine->Combine(*call, tables.tables, *routed->group, replies,
+                                                                outputs)));
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cc/table/table_errors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
@@ -64,7 +65,7 @@ class TableSnapshotOp : public tf::OpKernel {
     tf::Tensor* values = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(1, tf::TensorShape({with_values_ ? state.rows : 0, dim_}), &values));
     float* next_row = values->flat<float>().data();
-    return ToTf(table->ReadRows(what, [&](const RowPiece& piece) {
+    return Named(table, table->ReadRows(what, [&](const RowPiece& piece) {
       keys.Append(piece.keys);
       frequency.Append(piece.frequency);
       last_step.Append(piece.last_step);
@@ -74,12 +75,16 @@ class TableSnapshotOp : public tf::OpKernel {
     }));
   }
 
+  static tf::Status Named(HeldTable* table, const Status& status) {
+    return ToTf(NamedError(table->options(), status));
+  }
+
   // `table` is null if no id can wait.
   static tf::Status ReturnWaiting(tf::OpKernelContext* context, HeldTable* table) {
     int64_t count = 0;
     if (table != nullptr) {
       const auto counted = table->CountWaiting(RowSet::kAll);
-      TF_RETURN_IF_ERROR(ToTf(counted.status()));
+      TF_RETURN_IF_ERROR(Named(table, counted.status()));
       count = counted.value();
     }
     VectorOutput ids, counts, last_steps;
@@ -87,7 +92,7 @@ class TableSnapshotOp : public tf::OpKernel {
     TF_RETURN_IF_ERROR(counts.Allocate(context, 5, count));
     TF_RETURN_IF_ERROR(last_steps.Allocate(context, 6, count));
     if (count == 0) return tf::Status();
-    return ToTf(table->ReadWaiting(RowSet::kAll, [&](const WaitingPiece& piece) {
+    return Named(table, table->ReadWaiting(RowSet::kAll, [&](const WaitingPiece& piece) {
       ids.Append(piece.ids);
       counts.Append(piece.counts);
       last_steps.Append(piece.last_steps);

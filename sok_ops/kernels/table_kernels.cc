@@ -11,6 +11,7 @@
 #include "cc/base/hash.h"
 #include "cc/engine/engine.h"
 #include "cc/engine/registry.h"
+#include "cc/table/table_errors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
@@ -354,12 +355,13 @@ class TableExportOp : public tf::OpKernel {
     float* next_row = values->flat<float>().data();
     RowsToRead what;
     what.up_to_date = true;
-    OP_REQUIRES_OK(context, ToTf(held.value()->ReadRows(what, [&](const RowPiece& piece) {
-                     next_key = std::copy(piece.keys.begin(), piece.keys.end(), next_key);
-                     next_number = std::copy(piece.numbers.begin(), piece.numbers.end(), next_number);
-                     for (const float* row : piece.records) next_row = std::copy_n(row, dim_, next_row);
-                     return OkStatus();
-                   })));
+    const Status read = held.value()->ReadRows(what, [&](const RowPiece& piece) {
+      next_key = std::copy(piece.keys.begin(), piece.keys.end(), next_key);
+      next_number = std::copy(piece.numbers.begin(), piece.numbers.end(), next_number);
+      for (const float* row : piece.records) next_row = std::copy_n(row, dim_, next_row);
+      return OkStatus();
+    });
+    OP_REQUIRES_OK(context, ToTf(NamedError(ref.table->options(), read)));
   }
 
  private:

@@ -112,8 +112,9 @@ class GroupLookupApplyGradientsOp : public tf::OpKernel {
     std::vector<EngineStep> steps;
     OP_REQUIRES_OK(context, steps_.Steps(context, tables, &steps));
     const TfEngineContext call(context);
-    OP_REQUIRES_OK(context, ToTf(tables.engine->Train(*call, *lookup->plan, gradients, steps_.optimizer(),
-                                                      steps, scratch_.Take(tables.engine).get())));
+    OP_REQUIRES_OK(
+        context, tables.Named(tables.engine->Train(*call, *lookup->plan, gradients, steps_.optimizer(), steps,
+                                                   scratch_.Take(tables.engine).get())));
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/registry.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -29,9 +30,16 @@ const std::string& CpuEngine::name() const {
 
 StatusOr<std::shared_ptr<EngineTable>> CpuEngine::MakeTable(const EngineContext& context,
                                                             TableOptions options) {
-  StatusOr<std::unique_ptr<Table>> table = Table::Create(context.executor, std::move(options), this);
-  SOK_RETURN_IF_ERROR(table.status());
-  return std::shared_ptr<EngineTable>(std::move(table.value()));
+  TableOptions named;
+  named.name = options.name;
+  std::shared_ptr<EngineTable> made;
+  const Status status = WithinMemory([&] {
+    StatusOr<std::unique_ptr<Table>> table = Table::Create(context.executor, std::move(options), this);
+    if (table.ok()) made = std::move(table.value());
+    return table.status();
+  });
+  if (!status.ok()) return NamedError(named, status);
+  return made;
 }
 
 std::unique_ptr<GroupPlan> CpuEngine::NewPlan() { return std::make_unique<CpuGroupPlan>(this); }
