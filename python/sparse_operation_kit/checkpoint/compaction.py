@@ -10,7 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.checkpoint import prefix_lock, reader
+from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.paths import check_path
@@ -27,9 +27,7 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
         damaged. Nothing that it wrote is left.
     """
     check_path(prefix)
-    refuse_existing(prefix.with_name(prefix.name + ".index"))
-    if not prefix.parent.is_dir():
-        raise CheckpointError(prefix.parent, "there is no such folder")
+    refuse_to_write(prefix, prefix.with_name(prefix.name + ".index"))
     try:
         lock = prefix_lock.acquire(str(prefix), patience=0)
     except (prefix_lock.PrefixInUseError, OSError) as error:
@@ -62,10 +60,15 @@ def write_anew(source: Path, prefix: Path, tables: Sequence[str] = (), *, for_se
         )
         error = session.run(message)
     if error:
-        raise CheckpointError(source, f"cannot be written as {prefix}: {error.decode()}")
+        raise CheckpointError(prefix, f"cannot be written: {error.decode()}")
 
 
-def refuse_existing(path: Path) -> None:
-    """Raises CheckpointError if `path` exists."""
-    if os.path.lexists(path):
-        raise CheckpointError(path, "exists already, and is not overwritten")
+def refuse_to_write(to: Path, path: Path) -> None:
+    """Raises CheckpointError if `path` exists, or the folder of `to` does not."""
+    try:
+        if own_files.is_taken(path):
+            raise CheckpointError(path, "exists already, and is not overwritten")
+        if not own_files.is_folder(to.parent):
+            raise CheckpointError(to.parent, "there is no such folder")
+    except OSError as error:
+        raise CheckpointError(to, f"cannot be written: {error}") from None

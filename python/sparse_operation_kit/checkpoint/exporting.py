@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sparse_operation_kit.checkpoint import prefix_lock
-from sparse_operation_kit.checkpoint.compaction import refuse_existing
+from sparse_operation_kit.checkpoint.compaction import refuse_to_write
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint
@@ -47,9 +47,7 @@ def export(
         needs is not installed, or `to` cannot be written. Nothing is left then.
     """
     to = Path(os.path.abspath(check_path(to)))
-    refuse_existing(to)
-    if not to.parent.is_dir():
-        raise CheckpointError(to.parent, "there is no such folder")
+    refuse_to_write(to, to)
     tables = [entry.open() for entry in checkpoint.select(list(names) if names else None)]
     for table in tables:
         table.require_current()

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparse_operation_kit.checkpoint import reader
+from sparse_operation_kit.checkpoint import own_files, reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.paths import check_path, refuse_other_than_file
@@ -56,13 +56,21 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
       CheckpointError: There is no checkpoint at `path`, or it cannot be read.
     """
     given = check_path(path)
-    prefix = _latest(given) if given.is_dir() else given.with_name(removesuffix(given.name, ".index"))
+    try:
+        return _open(given)
+    except OSError as error:
+        raise CheckpointError(given, f"cannot be read: {error}") from None
+
+
+def _open(given: Path) -> Checkpoint:
+    is_folder = own_files.is_folder(given)
+    prefix = _latest(given) if is_folder else given.with_name(removesuffix(given.name, ".index"))
     saved = reader.open_saved(prefix)
     if saved is None:
         raise CheckpointError(
             given,
             "is a file; name a checkpoint's prefix, or a directory with checkpoints"
-            if given.exists()
+            if own_files.facts(given) is not None
             else "there is neither a checkpoint with this prefix nor such a folder",
         )
     if not saved.tables:
@@ -76,5 +84,7 @@ def _latest(directory: Path) -> Path:
     refuse_other_than_file(directory / "checkpoint")
     found = tf.train.latest_checkpoint(str(directory))
     if found is None:
-        raise CheckpointError(directory, "holds no checkpoint: its file 'checkpoint' names none that exists")
+        raise CheckpointError(
+            directory, "holds no checkpoint: its file 'checkpoint' cannot be read, or names none that exists"
+        )
     return Path(found)

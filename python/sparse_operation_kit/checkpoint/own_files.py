@@ -27,6 +27,15 @@ def facts(path: str | os.PathLike) -> os.stat_result | None:
         return None
 
 
+def is_taken(path: str | os.PathLike) -> bool:
+    """Returns whether anything has this name, also a link to nothing. Raises OSError as `facts`."""
+    try:
+        os.lstat(path)
+    except _ABSENT:
+        return False
+    return True
+
+
 def is_folder(path: str | os.PathLike) -> bool:
     """Returns whether there is a folder, or a link to one, at the path. Raises OSError as `facts`."""
     found = facts(path)
