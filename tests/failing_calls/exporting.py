@@ -1,0 +1,179 @@
+"""Exports and `compact` fail."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+import harness
+from failing_calls.saving import IncrementsOfHook
+from failing_calls.scenario import Scenario
+from failing_calls.training import TABLES
+from sparse_operation_kit.checkpoint import compaction, exporting
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.locate import open_checkpoint
+
+v1 = tf.compat.v1
+
+
+class _Writes(Scenario):
+    """Something is written beside an incremental checkpoint."""
+
+    # What is written.
+    _to = "out"
+
+    def __init__(self, folder: Path) -> None:
+        """Saves checkpoints, which stay as they are."""
+        super().__init__(folder)
+        self._source = folder / "source"
+        self._is_new = not self._source.exists()
+        if self._is_new:
+            self._source.mkdir()
+            IncrementsOfHook(self._source)._default_graph.__exit__(None, None, None)
+        self._names = [name for name in self.names() if name.startswith("source")]
+
+    def act(self) -> None:
+        """Writes it."""
+        raise NotImplementedError
+
+    def check(self, error: Exception | None) -> None:
+        """There is all of it, or nothing, and then it can be written."""
+        if error is not None:
+            self.check_error(error)
+            assert isinstance(error, CheckpointError), f"a {type(error).__name__}"
+            if self._is_there():
+                self._check_written()
+            elif self.failure is None or not self.failure.lasting:
+                self._check_nothing_but([])
+        else:
+            self._check_written()
+        self._remove()
+        self.act()
+        self._check_written()
+        self._remove()
+
+    def recover(self) -> None:
+        """As `check`, in the process after a kill."""
+        assert not self._is_new
+        if not self._is_there():
+            self.act()
+        self._check_written()
+        self._remove()
+
+    def _is_there(self) -> bool:
+        return (self.folder / self._to).exists()
+
+    def _check_nothing_but(self, others: list[str]) -> None:
+        left = [name for name in self.names() if name not in self._names and name not in others]
+        assert not left, f"left: {left}"
+
+    def _check_written(self) -> None:
+        written = [name for name in self.names() if name.split("/")[0] == self._to]
+        self._check_nothing_but(written)
+        assert not [name for name in written if re.search("unfinished|tmp|tempstate|sok-", name)], written
+        self._check_rows(self.folder / self._to)
+
+    def _check_rows(self, path: Path) -> None:
+        raise NotImplementedError
+
+    def _right(self, table: int) -> tuple[np.ndarray, np.ndarray]:
+        state = self.reference().state(3)
+        return state[1 + 2 * table], state[2 + 2 * table]
+
+    def _remove(self) -> None:
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            if str(path.relative_to(self.folder)) not in self._names:
+                path.rmdir() if path.is_dir() else path.unlink()
+
+
+class _Exports(_Writes):
+    format: str
+
+    def act(self) -> None:
+        """An export."""
+        exporting.export(open_checkpoint(self._source), self.folder / self._to, self.format)
+
+
+class ExportsNpy(_Exports):
+    """`export --format npy`."""
+
+    name = format = "npy"
+
+    def _check_rows(self, path: Path) -> None:
+        for table, name in enumerate(TABLES):
+            keys, rows = np.load(path / name / "keys.npy"), np.load(path / name / "values.npy")
+            order = np.argsort(keys)
+            for found, right in zip((keys[order], rows[order]), self._right(table)):
+                np.testing.assert_array_equal(found, right)
+
+
+class ExportsParquet(_Exports):
+    """`export --format parquet`."""
+
+    name = format = "parquet"
+
+    def _check_rows(self, path: Path) -> None:
+        import pyarrow.parquet
+
+        for table, name in enumerate(TABLES):
+            read = pyarrow.parquet.read_table(path / f"{name}.parquet", partitioning=None)
+            keys, rows = np.array(read["key"]), np.array(read["values"].to_pylist(), np.float32)
+            order = np.argsort(keys)
+            for found, right in zip((keys[order], rows[order]), self._right(table)):
+                np.testing.assert_array_equal(found, right)
+
+
+class ExportsSavedModel(_Exports):
+    """`export --format saved_model`."""
+
+    name = format = "saved_model"
+
+    def _check_rows(self, path: Path) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            signatures = v1.saved_model.load(session, ["serve"], str(path)).signature_def
+            for table, name in enumerate(TABLES):
+                keys, right = self._right(table)
+                signature = signatures[name]
+                feed = {signature.inputs["ids"].name: keys}
+                np.testing.assert_array_equal(session.run(signature.outputs["rows"].name, feed), right)
+
+
+class ExportsSavedModelSok(ExportsSavedModel):
+    """`export --format saved_model_sok`."""
+
+    name = format = "saved_model_sok"
+
+
+class Compacts(_Writes):
+    """`compact`."""
+
+    name = "compact"
+    _to = "full"
+
+    def check(self, error: Exception | None) -> None:
+        """Also, that a checkpoint is on the disk."""
+        self.check_synced(error)
+        super().check(error)
+
+    def act(self) -> None:
+        """Makes a full checkpoint."""
+        compaction.compact(open_checkpoint(self._source), self.folder / self._to)
+
+    def _is_there(self) -> bool:
+        return (self.folder / f"{self._to}.index").exists()
+
+    def _check_written(self) -> None:
+        self._check_nothing_but(
+            [name for name in self.names() if re.fullmatch(r"full\.(index|data-.*)", name)]
+        )
+        tables = harness.saved_tables(str(self.folder / self._to))
+        for table, name in enumerate(TABLES):
+            keys, rows = self._right(table)
+            np.testing.assert_array_equal(tables[name]["keys"], keys)
+            np.testing.assert_array_equal(tables[name]["values"], rows)
+
+
+SCENARIOS = (ExportsNpy, ExportsParquet, ExportsSavedModel, ExportsSavedModelSok, Compacts)

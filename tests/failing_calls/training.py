@@ -1,0 +1,107 @@
+"""A training whose state after each step is known, whatever was saved and restored before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.deeprec import WorkQueue
+
+v1 = tf.compat.v1
+TABLES = ("items", "users")
+_WORKS = [str(number) for number in range(100_000)]
+
+
+def _keys(step: int) -> list[np.ndarray]:
+    """The keys that step `step` trains, by table: other ones in each step, and some again."""
+    return [np.arange(step, step + 9) * 7 % 31 - 5, np.arange(0, step % 5 + 3) * 11 - 2**40]
+
+
+class Training:
+    """Two tables with an optimizer's slots and with filters, a variable, and a queue of works."""
+
+    def __init__(self, before_initializers: Callable[[], None] = lambda: None) -> None:
+        """Builds a graph and its session. Calls `before_initializers` in it after the variables."""
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+            self.tables = [
+                sok.EmbeddingVariable("items", 4, admission=sok.CounterFilter(2)),
+                sok.EmbeddingVariable("users", 2, admission=sok.CBFFilter(2, 100, 0.01)),
+            ]
+            kernel = v1.get_variable("kernel", [6], initializer=v1.ones_initializer())
+            self.keys = [v1.placeholder(tf.int64, [None]) for _ in self.tables]
+            rows = [tf.nn.embedding_lookup(table, keys) for table, keys in zip(self.tables, self.keys)]
+            sums = [tf.reduce_sum(tf.sin(one), axis=0) for one in rows]
+            self.step = v1.train.get_or_create_global_step()
+            loss = tf.reduce_sum(tf.concat(sums, 0) * kernel)
+            train = sok.tf.keras.optimizers.LazyAdamOptimizer(0.1).minimize(loss, global_step=self.step)
+            self.work = WorkQueue(_WORKS, shuffle=False).take()
+            with tf.control_dependencies([self.work]):
+                self.train = tf.group(train)
+            self.reader = harness.TableReader(*self.tables)
+            self.kernel = kernel
+            # Unless it starts anew, which the queue does not.
+            self.takes_works_in_order = True
+            before_initializers()
+            self.initializers = [v1.global_variables_initializer(), v1.local_variables_initializer()]
+        self.session = v1.Session(graph=self.graph, config=harness.without_optimizations())
+        self.session.run(init)
+
+    def initialize(self) -> None:
+        """Starts anew, at step 0."""
+        self.session.run(self.initializers)
+
+    def steps(self) -> int:
+        """Returns the number of steps that were taken."""
+        return int(self.session.run(self.step))
+
+    def take_step(self) -> None:
+        """Trains a step, which takes the next work."""
+        step = self.steps()
+        _, work = self.session.run([self.train, self.work], dict(zip(self.keys, _keys(step))))
+        assert not self.takes_works_in_order or work == b"%d" % step, (work, step)
+
+    def state(self) -> list[np.ndarray]:
+        """Returns the variables' values; of the tables, the keys and rows in the order of the keys."""
+        found = [self.session.run(self.kernel)]
+        for keys, rows in self.reader.read(self.session):
+            order = np.argsort(keys)
+            found += [keys[order], rows[order]]
+        return found
+
+
+class Reference:
+    """The right states, of a training that is never saved."""
+
+    def __init__(self) -> None:
+        """Starts at step 0."""
+        self._training = Training()
+        self._training.initialize()
+        self._states = [self._training.state()]
+
+    def state(self, step: int) -> list[np.ndarray]:
+        """Returns the state after `step` steps."""
+        while len(self._states) <= step:
+            self._training.take_step()
+            self._states.append(self._training.state())
+        return self._states[step]
+
+    def check(self, training: Training) -> int:
+        """Checks a training's state, and that its next step gives the next one; returns the step before.
+
+        What a step needs, such as slots and filters, is so checked too.
+        """
+        step = training.steps()
+        self._compare(training, step)
+        training.take_step()
+        self._compare(training, step + 1)
+        return step
+
+    def _compare(self, training: Training, step: int) -> None:
+        for found, right in zip(training.state(), self.state(step)):
+            np.testing.assert_array_equal(found, right, f"the state of step {step}")

@@ -1,0 +1,101 @@
+"""A sample of the cases of tools/failing_calls.sh, and that it finds mistakes."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+import forked
+from failing_calls.runner import Run
+from failing_calls.scenario import Scenario
+
+
+def test_some_failing_calls_of_each_scenario():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    code = "import sys; from failing_calls.__main__ import main; sys.exit(main(['--sample', '3']))"
+    result = forked.run_code(code, env=environment, timeout=600)
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
+    assert result.stdout.endswith(" passed, 0 failed\n")
+
+
+class _Replaces(Scenario):
+    """A file is replaced."""
+
+    name = "replaces"
+    kills = False
+
+    def act(self):
+        new, kept = self.folder / "new.tmp", self.folder / "kept"
+        try:
+            new.write_text("second")
+            os.rename(new, kept)
+        except OSError:
+            if new.exists():
+                new.unlink()
+            raise
+
+    def prepare(self):
+        (self.folder / "kept").write_text("first")
+
+    def check(self, error):
+        if error is not None:
+            self.check_error(error)
+        assert (self.folder / "kept").read_text() in ["second", *(["first"] if error else [])]
+        self.check_nothing_left()
+
+
+class _Leaks(_Replaces):
+    def act(self):
+        self.file = os.open(self.folder / "kept", os.O_RDONLY)
+        super().act()
+        os.close(self.file)
+
+
+class _Leaves(_Replaces):
+    def act(self):
+        (self.folder / "new.tmp").write_text("second")
+        os.rename(self.folder / "new.tmp", self.folder / "kept")
+
+
+class _TakesFailureForSuccess(_Replaces):
+    def act(self):
+        try:
+            super().act()
+        except OSError:
+            pass
+
+
+class _TellsNoFile(_Replaces):
+    def act(self):
+        try:
+            super().act()
+        except OSError:
+            raise OSError("cannot be written") from None
+
+
+class _Ends(_Replaces):
+    def act(self):
+        try:
+            super().act()
+        except OSError:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wrong(scenario):
+    told = []
+    run = Run(scenario, told.append)
+    run.run(lambda cases: [case for case in cases if case.kinds in ("create", "rename", "write")])
+    assert len(told) == run.wrong()
+    return run.wrong()
+
+
+def test_what_is_right_is_not_wrong():
+    assert _wrong(_Replaces) == 0
+
+
+@pytest.mark.parametrize("scenario", [_Leaks, _Leaves, _TakesFailureForSuccess, _TellsNoFile, _Ends])
+def test_mistakes_are_found(scenario, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert _wrong(scenario) > 0
