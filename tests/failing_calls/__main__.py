@@ -12,6 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from failing_calls import exporting, loading, memory, saving
 from failing_calls.runner import Run
+from failing_calls.shim import Failure
 
 SCENARIOS = (*saving.SCENARIOS, *loading.SCENARIOS, *exporting.SCENARIOS, *memory.SCENARIOS)
 
@@ -34,15 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.only and scenario.name not in options.only:
             continue
         run = Run(scenario, lambda line: print(line, flush=True))
-
-        def choose(all_of_them):
-            found = [one for one in all_of_them if not options.kind or one.kinds in options.kind]
-            if options.without_kills:
-                found = [one for one in found if not one.how.startswith("kill")]
-            return found[:: max(1, len(found) // options.sample)] if options.sample else found
-
-        run.run(choose)
-        print(f"{scenario.name:<14} {_text(sum(run.outcomes.values(), Counter()))}", flush=True)
+        run.run(lambda cases: _chosen(cases, options))
+        outcomes = sum(run.outcomes.values(), Counter())
+        print(f"{scenario.name:<14} of {run.possible:,} failures, {_text(outcomes)}", flush=True)
         for kinds, outcomes in run.outcomes.items():
             total.setdefault(kinds, Counter()).update(outcomes)
     print("\nBy kind of call:")
@@ -52,6 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong = all_of_them["wrong"]
     print(f"{sum(all_of_them.values()) - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
+
+
+def _chosen(cases: Sequence[Failure], options: argparse.Namespace) -> list[Failure]:
+    found = [one for one in cases if not options.kind or one.kinds in options.kind]
+    if options.without_kills:
+        found = [one for one in found if not one.how.startswith("kill")]
+    return found[:: max(1, len(found) // options.sample)] if options.sample else found
 
 
 def _text(outcomes: Counter) -> str:

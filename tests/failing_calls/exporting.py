@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet  # before the filter: what it loads starts a thread that blocks signals
 import tensorflow as tf
 
 import harness
@@ -116,8 +117,6 @@ class ExportsParquet(_Exports):
     name = format = "parquet"
 
     def _check_rows(self, path: Path) -> None:
-        import pyarrow.parquet
-
         for table, name in enumerate(TABLES):
             read = pyarrow.parquet.read_table(path / f"{name}.parquet", partitioning=None)
             keys, rows = np.array(read["key"]), np.array(read["values"].to_pylist(), np.float32)

@@ -35,6 +35,8 @@ class Run:
         self._log = self._root / "log"
         # By kind of call, the outcomes.
         self.outcomes: dict[str, Counter] = {}
+        # The number of all failures that there can be.
+        self.possible = 0
 
     def run(self, choose: Callable[[list[Failure]], list[Failure]]) -> None:
         """Counts the calls, and lets those fail that `choose` returns, in two processes the same."""
@@ -54,6 +56,7 @@ class Run:
         self._start_anew()
         counts, *results = self._in_fork(begin) or [None]
         assert counts is not None, f"{self._scenario.name} does not work without failures: {self._log}"
+        self.possible = len(list(failures(counts, self._scenario.kills)))
         cases = chosen(counts)
         left = self._note_all(going_on(cases), results)
         while left:

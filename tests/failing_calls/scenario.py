@@ -15,8 +15,8 @@ from sparse_operation_kit.saver import checkpoint_save
 
 # Errors that callers may see. Any other is a mistake.
 ERRORS = (tf.errors.OpError, OSError, CheckpointError)
-# What a save, a dump or an export has while it runs. TensorFlow's own list of checkpoints is not protected by a
-# lock, so nobody can remove what was left of one.
+# What a save, a dump or an export has while it runs. No lock protects TensorFlow's own list of checkpoints,
+# so nobody can remove what was left of one.
 _UNFINISHED = re.compile(
     r"(?!checkpoint\.tmp).*(\.lock|\.sok-[0-9a-f]{16}.*|\.tempstate.*|\.tmp.*|unfinished|\.replaced|_temp.*)"
 )
