@@ -10,11 +10,17 @@ import forked
 from failing_calls.runner import Run
 from failing_calls.scenario import Scenario
 
+_SAMPLES = {
+    "what the removal of old checkpoints asks": "--only hook --kind question --kind lock --sample 20",
+    "others": "--only save --only restore --only raw_dump --only npy --only memory_save --sample 2",
+}
 
-def test_some_failing_calls_of_each_scenario():
+
+@pytest.mark.parametrize("arguments", _SAMPLES.values(), ids=_SAMPLES)
+def test_some_failing_calls(arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    code = "import sys; from failing_calls.__main__ import main; sys.exit(main(['--sample', '2', '--without-kills']))"
-    result = forked.run_code(code, env=environment, timeout=600)
+    code = "import sys; from failing_calls.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    result = forked.run_code(code, *arguments.split(), "--without-kills", env=environment, timeout=600)
     assert result.returncode == 0, result.stdout + result.stderr[-3000:]
     assert result.stdout.endswith(" passed, 0 failed\n")
 
@@ -30,10 +36,10 @@ class _Replaces(Scenario):
         try:
             new.write_text("second")
             os.rename(new, kept)
-        except OSError:
+        except OSError as error:
             if new.exists():
                 new.unlink()
-            raise
+            raise OSError(f"{new}: {error}") from None
 
     def prepare(self):
         (self.folder / "kept").write_text("first")
