@@ -4,11 +4,15 @@ import pytest
 import tensorflow as tf
 
 import harness
+import optimizer_parity
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
-_KERAS = compat.legacy_keras_optimizers()
+pytestmark = pytest.mark.cases_on_gpu(6)
+
+train = tf.compat.v1.train
+legacy = compat.legacy_keras_optimizers()[0][1]
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def _gradient():
 
 def test_unknown_optimizer_is_named_with_the_known_ones(table):
     with pytest.raises(TypeError) as error:
-        tf.compat.v1.train.ProximalAdagradOptimizer(0.1).apply_gradients([(_gradient(), table)])
+        train.ProximalAdagradOptimizer(0.1).apply_gradients([(_gradient(), table)])
     message = str(error.value)
     assert "ProximalAdagradOptimizer cannot train embedding variable 'my_table'" in message
     for known in known_optimizers():
@@ -31,7 +35,7 @@ def test_unknown_optimizer_is_named_with_the_known_ones(table):
 
 
 def test_unknown_legacy_keras_optimizer(table):
-    class Unknown(_KERAS[0][1].Optimizer):
+    class Unknown(legacy.Optimizer):
         """An optimizer that the library does not know."""
 
         def get_config(self):
@@ -50,14 +54,14 @@ def test_newer_keras_optimizer(table):
             optimizer.apply_gradients([(_gradient(), table)])
 
 
-class _Renamed(tf.compat.v1.train.GradientDescentOptimizer):
+class _Renamed(train.GradientDescentOptimizer):
     """A subclass that does not change the updates."""
 
     def get_name(self):
         return "renamed"
 
 
-class _Changed(tf.compat.v1.train.GradientDescentOptimizer):
+class _Changed(train.GradientDescentOptimizer):
     """A subclass that changes the updates with dense gradients."""
 
     def _resource_apply_dense(self, grad, handle):
@@ -77,24 +81,48 @@ def test_subclass_that_changes_the_updates_is_refused(table):
 
 def test_amsgrad_is_refused(table):
     with pytest.raises(ValueError, match="amsgrad=True cannot train embedding variables"):
-        _KERAS[0][1].Adam(amsgrad=True).apply_gradients([(_gradient(), table)])
+        legacy.Adam(amsgrad=True).apply_gradients([(_gradient(), table)])
 
 
-def test_amsgrad_of_our_adam_is_refused():
-    with pytest.raises(ValueError, match="amsgrad=True is not supported"):
-        sok.optimizers.Adam(amsgrad=True)
+def _adagrad_decay(**changed):
+    arguments = {"learning_rate": 0.1, "global_step": train.get_or_create_global_step()}
+    return sok.optimizers.AdagradDecayOptimizer(**{**arguments, **changed})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sok.optimizers.Adam(amsgrad=True), "amsgrad=True is not supported"),
+        (lambda: sok.optimizers.AdamW(0.01, amsgrad=True), "amsgrad=True is not supported"),
+        (
+            lambda: sok.optimizers.RowWiseAdagrad(0.1, initial_accumulator_value=-1),
+            "initial_accumulator_value must be at least 0, not -1",
+        ),
+        (lambda: _adagrad_decay(global_step=None), "needs the global step"),
+        (
+            lambda: _adagrad_decay(initial_accumulator_value=0.0),
+            "initial_accumulator_value must be above 0, not 0.0",
+        ),
+        (lambda: _adagrad_decay(accumulator_decay_step=0), "accumulator_decay_step must be above 0, not 0"),
+        (lambda: _adagrad_decay(accumulator_decay_rate=1.0), r"in \(0, 1\), not 1.0"),
+        (lambda: _adagrad_decay(accumulator_decay_rate=0.0), r"in \(0, 1\), not 0.0"),
+    ],
+)
+def test_bad_arguments_of_own_optimizers(make, message):
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_all_gradients_missing_is_tensorflows_error(table):
     with pytest.raises(ValueError, match="No gradients provided for any variable"):
-        tf.compat.v1.train.AdamOptimizer().apply_gradients([(None, table)])
+        train.AdamOptimizer().apply_gradients([(None, table)])
 
 
 @pytest.mark.parametrize("first", ["AdamOptimizer", "GradientDescentOptimizer"])
 def test_second_optimizer_with_state_is_refused(table, first):
-    getattr(tf.compat.v1.train, first)(0.1).apply_gradients([(_gradient(), table)])
+    getattr(train, first)(0.1).apply_gradients([(_gradient(), table)])
     with pytest.raises(ValueError, match=f"'my_table' is trained by a {first} already"):
-        tf.compat.v1.train.AdamOptimizer().apply_gradients([(_gradient(), table)])
+        train.AdamOptimizer().apply_gradients([(_gradient(), table)])
 
 
 def test_optimizers_without_state_share_a_table():
@@ -102,7 +130,7 @@ def test_optimizers_without_state_share_a_table():
         table = sok.EmbeddingVariable(name="my_table", dim=2, initializer=1.0)
         rows = tf.nn.embedding_lookup(table, [5])
         steps = [
-            tf.compat.v1.train.GradientDescentOptimizer(rate).minimize(tf.reduce_sum(rows), var_list=[table])
+            train.GradientDescentOptimizer(rate).minimize(tf.reduce_sum(rows), var_list=[table])
             for rate in (0.25, 0.5)
         ]
         harness.initialize(session)
@@ -112,22 +140,32 @@ def test_optimizers_without_state_share_a_table():
 
 
 @pytest.mark.parametrize(
-    ("make", "what"),
+    ("make", "message"),
     [
-        (lambda: tf.compat.v1.train.GradientDescentOptimizer(float("nan")), "learning_rate"),
-        (lambda: tf.compat.v1.train.AdamOptimizer(0.1, beta1=1.5), "beta1"),
-        (lambda: tf.compat.v1.train.FtrlOptimizer(0.0), "learning_rate"),
-        (lambda: tf.compat.v1.train.AdadeltaOptimizer(0.1, rho=1.25), "rho must be .* got 1.25"),
-        (lambda: tf.compat.v1.train.AdadeltaOptimizer(0.1, epsilon=-3.0), "epsilon must be .* got -3"),
+        (lambda: train.GradientDescentOptimizer(float("nan")), "learning_rate must be finite, got -?nan"),
+        (lambda: train.AdamOptimizer(0.1, beta1=1.5), "beta1 must be .* got 1.5"),
+        (lambda: train.FtrlOptimizer(0.0), "learning_rate must be .* got 0"),
+        (lambda: train.AdadeltaOptimizer(0.1, rho=1.25), "rho must be .* got 1.25"),
+        (lambda: train.AdadeltaOptimizer(0.1, epsilon=-3.0), "epsilon must be .* got -3"),
+        (lambda: legacy.Nadam(0.1, beta_1=1.5), "beta1 must be .* got 1.5"),
+        (lambda: legacy.Nadam(0.1, beta_2=1.0), "beta2 must be .* got 1"),
+        (lambda: legacy.Nadam(float("inf")), "learning_rate must be finite, got inf"),
+        (lambda: legacy.Nadam(0.1, epsilon=-2.0), "epsilon must be .* got -2"),
+        (lambda: legacy.Adamax(0.1, beta_1=-0.5), "beta1 must be .* got -0.5"),
+        (lambda: legacy.Adamax(0.1, beta_2=1.25), "beta2 must be .* got 1.25"),
+        (lambda: legacy.Adadelta(0.1, rho=-0.25), "rho must be .* got -0.25"),
+        (lambda: sok.optimizers.AdamW(tf.constant(-0.1)), "weight_decay must be between 0 and 1"),
+        (lambda: sok.optimizers.AdamW(1.5), "weight_decay must be between 0 and 1"),
+        (lambda: sok.optimizers.AdamW(float("nan")), "weight_decay must be between 0 and 1"),
     ],
 )
-def test_hyper_parameter_out_of_range_is_an_error_of_the_step(make, what):
+def test_a_value_out_of_range_is_an_error_of_the_step_that_names_it(make, message):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="my_table", dim=2, initializer=1.0)
         rows = tf.nn.embedding_lookup(table, [5])
-        step = make().minimize(tf.reduce_sum(rows), var_list=[table])
+        step = optimizer_parity.train(make(), tf.reduce_sum(rows), [table])
         harness.initialize(session)
         session.run(rows)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=what):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             session.run(step)
         assert session.run(rows).tolist() == [[1.0, 1.0]]

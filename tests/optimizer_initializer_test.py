@@ -1,4 +1,4 @@
-"""`initializer` of optimizers: the op that initializes an optimizer's own variables."""
+"""An optimizer's own variables: `initializer`, the op that initializes them, and Adam's count of steps."""
 
 import numpy as np
 import pytest
@@ -47,17 +47,6 @@ def test_it_initializes_the_optimizers_own_variables_and_no_others(name):
             np.testing.assert_array_equal(got, want)
 
 
-def test_it_resets_the_count_of_steps():
-    with harness.graph_and_session() as session:
-        optimizer = sok.optimizers.Adam(0.1)
-        _, _, train = model(optimizer)
-        harness.initialize(session)
-        session.run(train)
-        assert session.run(optimizer.iterations) == 1
-        session.run(optimizer.initializer)
-        assert session.run(optimizer.iterations) == 0
-
-
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_without_variables_it_does_nothing(name):
     with harness.graph_and_session() as session:
@@ -74,3 +63,36 @@ def test_it_goes_into_one_group_with_the_initializer_of_all_variables():
         session.run(tf.group(tf.compat.v1.global_variables_initializer(), optimizer.initializer))
         session.run(train)
         assert not np.any(session.run(tf.nn.embedding_lookup(table, [4, 5])) == 1.0)
+
+
+def test_adams_iterations_count_steps_and_are_saved():
+    with harness.graph_and_session() as session, tf.name_scope("somewhere"):
+        optimizer = sok.optimizers.Adam()
+        _, _, train = model(optimizer)
+        assert optimizer.iterations is optimizer.iterations
+        assert optimizer.iterations.name == "Adam/iterations:0"
+        assert any(variable is optimizer.iterations for variable in optimizer.variables())
+        assert any(variable is optimizer.iterations for variable in tf.compat.v1.global_variables())
+        harness.initialize(session)
+        for _ in range(3):
+            session.run(train)
+        assert session.run(optimizer.iterations) == 3
+        session.run(optimizer.initializer)
+        assert session.run(optimizer.iterations) == 0
+
+
+def test_each_graph_has_its_own_counters():
+    optimizer = sok.optimizers.Adam(0.1)
+    for _ in range(2):
+        with harness.graph_and_session() as session:
+            table, _, train = model(optimizer)
+            rows = tf.nn.embedding_lookup(table, [4])
+            harness.initialize(session)
+            session.run(train)
+            np.testing.assert_allclose(session.run(rows), [[0.9, 0.9]], rtol=1e-5)
+            assert session.run(optimizer.iterations) == 1
+
+
+def test_learning_rate_is_what_was_given():
+    assert sok.optimizers.Adam(0.25).learning_rate == 0.25
+    assert sok.optimizers.Adam(model).learning_rate is model

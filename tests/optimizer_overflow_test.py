@@ -61,6 +61,8 @@ OPTIMIZERS = {
     "adam_epsilon_0": lambda: v1.train.AdamOptimizer(RATE, epsilon=0.0),
     "adam_walked_epsilon_0": lambda: v1.train.AdamOptimizer(RATE, beta1=0.9, beta2=0.9, epsilon=0.0),
     "sok_adam": lambda: sok.optimizers.Adam(RATE),
+    "adadelta": lambda: v1.train.AdadeltaOptimizer(100 * RATE),
+    "adadelta_arguments": lambda: v1.train.AdadeltaOptimizer(2 * RATE, rho=0.6, epsilon=0.01),
     "lazy_adam_epsilon_0": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(RATE, epsilon=0.0),
     "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(RATE),
     "adam_async": lambda: sok.optimizers.AdamAsyncOptimizer(RATE),
@@ -80,12 +82,22 @@ if legacy is not None:
             "keras_rmsprop_centered": lambda: legacy.RMSprop(RATE, epsilon=1e-2, centered=True),
             "keras_ftrl": lambda: legacy.Ftrl(RATE, **({"beta": 0.5} if compat.IS_TENSORFLOW_2 else {})),
             "keras_adam": lambda: legacy.Adam(RATE),
+            "keras_adadelta": lambda: legacy.Adadelta(100 * RATE),
+            "keras_adamax": lambda: legacy.Adamax(RATE),
+            "keras_adamax_arguments": lambda: legacy.Adamax(RATE, beta_1=0.5, beta_2=0.9, epsilon=1e-2),
+            "keras_nadam": lambda: legacy.Nadam(RATE),
+            "keras_nadam_arguments": lambda: legacy.Nadam(RATE, beta_1=0.7, beta_2=0.95, epsilon=1e-3),
         }
     )
 
 
-# Keras' Adam squares a gradient before it takes a thousandth, so its v may be inf when a table's is not.
-SPIKES_OF_SQUARES = (1e18, 1e19, 1e21, 1e30, 1e38, 3e38, np.inf, np.nan)
+# What these do first with a gradient may overflow when it does not for a table: Keras' Adam squares it before
+# it takes a thousandth, and Nadam divides it.
+SPIKES_OF = {
+    "keras_adam": (1e18, 1e19, 1e21, 1e30, 1e38, 3e38, np.inf, np.nan),
+    "keras_nadam": (1e18, 1e19, 1e21, 1e30, 1e38, np.inf, np.nan),
+    "keras_nadam_arguments": (1e18, 1e19, 1e21, 1e30, 1e38, np.inf, np.nan),
+}
 
 
 def _fed(value: float) -> tf.Tensor:
@@ -171,7 +183,7 @@ def right_square_roots(monkeypatch):
 @pytest.mark.parametrize("read_each_step", [True, False])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_spikes_leave_what_they_leave_in_a_variable(name, read_each_step):
-    spikes = SPIKES_OF_SQUARES if name == "keras_adam" else SPIKES
+    spikes = SPIKES_OF.get(name, SPIKES)
     with make_twins(OPTIMIZERS[name], len(_rows(spikes))) as (session, twins):
         for number in range(STEPS):
             twins.run(session, batches(number, spikes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Callable
 
 import numpy as np
@@ -13,7 +13,6 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from device_of_tests import ON_GPU, sized
-from same_length import zip_equal
 from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
@@ -21,6 +20,7 @@ ROWS = 60
 DIM = 5
 BATCH = 24
 STEPS = sized(on_cpu=30, on_gpu=12)
+EACH = range(1000)  # for `worst_deviation`: rows are compared after each step
 
 # Keras of TensorFlow 1.15 makes no slots for reference variables.
 resource = functools.partial(tf.compat.v1.Variable, use_resource=True)
@@ -121,47 +121,20 @@ def deviation(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.max(np.abs(got - want)) / np.max(np.abs(want)))
 
 
-def rows_after_each(
-    make_optimizer: Callable[[], object], sequences: Sequence[Sequence[float]]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Trains rows of ones with each sequence of gradients, from new, on a table and a tf.Variable.
-
-    Returns:
-      For each sequence (float32 [steps], float32 [steps]): the first element of the table's row and of the
-      tf.Variable's.
-    """
-    with harness.graph_and_session() as session:
-        gradient = tf.compat.v1.placeholder(tf.float32, [])
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        plain = resource(tf.ones([1, 2]))
-        rows = tf.nn.embedding_lookup(table, [3]), tf.nn.embedding_lookup(plain, [0])
-        with tf.control_dependencies(rows):
-            step = tf.group(
-                *[
-                    train(make_optimizer(), tf.reduce_sum(row) * gradient, [variable])
-                    for row, variable in zip_equal(rows, (table, plain))
-                ]
-            )
-        initializers = tf.compat.v1.global_variables_initializer()
-
-        def train_from_new(gradients: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-            session.run(initializers)
-            values = []
-            for value in gradients:
-                session.run(step, {gradient: value})
-                values.append([row[0, 0] for row in session.run(rows)])
-            return tuple(np.array(values).T)
-
-        return [train_from_new(gradients) for gradients in sequences]
+def batches_and_rates(
+    steps: int = STEPS, distinct: bool = False
+) -> list[tuple[np.ndarray, np.ndarray, float]]:
+    """`batches` with learning rates that change from step to step."""
+    of_steps = enumerate(batches(steps, distinct))
+    return [(*batch, 0.05 * (1.0 + 0.5 * np.sin(number))) for number, batch in of_steps]
 
 
 def worst_deviation(
     make_optimizer: MakeOptimizer,
     make_reference: MakeOptimizer | None = None,
-    steps: int = STEPS,
-    read_each_step: bool = False,
+    fed: Sequence[tuple[np.ndarray, np.ndarray, float]] | None = None,
+    reads: Container[int] = (),
     dense: bool = True,
-    distinct: bool = False,
 ) -> float:
     """Trains twins; returns the largest `deviation` of the table's rows, or of its dense layer at the end.
 
@@ -169,10 +142,9 @@ def worst_deviation(
       make_optimizer: given a learning rate (a tensor that changes from step to step), makes the table's
         optimizer.
       make_reference: makes the tf.Variable's optimizer; the same by default.
-      steps: the number of training steps.
-      read_each_step: whether to compare the rows after each step; otherwise they are read at the end only.
+      fed: positions, labels and learning rate of each step; `batches_and_rates()` by default.
+      reads: the steps after which the rows are compared too; otherwise they are read at the end only.
       dense: whether the dense layers are trained too.
-      distinct: whether each id occurs in a batch at most once.
     """
     with harness.graph_and_session() as session:
         twins = make_twins()
@@ -185,10 +157,9 @@ def worst_deviation(
         twins.start(session)
         before = session.run(twins.rows)
         worst = 0.0
-        for number, (positions, labels) in enumerate(batches(steps, distinct)):
-            rate = 0.05 * (1.0 + 0.5 * np.sin(number))
-            session.run(step, twins.feed(positions, labels, rate))
-            if read_each_step:
+        for number, of_step in enumerate(batches_and_rates() if fed is None else fed):
+            session.run(step, twins.feed(*of_step))
+            if number in reads:
                 worst = max(worst, deviation(*twins.read(session)))
         got, want = twins.read(session)
         got_dense, want_dense = session.run([twins.table_dense, twins.rows_dense])

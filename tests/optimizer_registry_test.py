@@ -53,7 +53,10 @@ def test_trains_as_on_a_variable(entry, rule):
 @pytest.mark.parametrize(("entry", "rule"), CASES)
 def test_trains_a_table_alone_with_a_number_as_rate_and_reads_between_steps(entry, rule):
     deviation = optimizer_parity.worst_deviation(
-        lambda lr: entry.make(rule, 0.03), steps=sized(20, 5), read_each_step=True, dense=False
+        lambda lr: entry.make(rule, 0.03),
+        fed=optimizer_parity.batches_and_rates(sized(20, 5)),
+        reads=optimizer_parity.EACH,
+        dense=False,
     )
     assert deviation < 5e-6
 
