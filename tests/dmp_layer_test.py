@@ -1,7 +1,6 @@
-"""DistributedEmbedding in one process: shapes, arguments, errors, initial tables, weights and names."""
+"""DistributedEmbedding in one process: shapes, arguments, errors, initial tables and weights."""
 
 import importlib
-import inspect
 import json
 import os
 
@@ -19,8 +18,6 @@ from sparse_operation_kit.dist_model_parallel.strategy import table_of
 
 # TensorFlow 1.15 executes eagerly only if it is asked to.
 tf.compat.v1.enable_v2_behavior()
-
-_REQUIRED = inspect.Parameter.empty
 
 
 def numbered(rows, columns, first=0.0):
@@ -537,109 +534,3 @@ def test_optimizers_that_cannot_be_distributed():
     ):
         with pytest.raises(error, match=message):
             make()
-
-
-_OF_TAPES = [
-    ("device_dense", ""),
-    ("device_sparse", ""),
-    ("compression", None),
-    ("sparse_as_dense", False),
-]
-_STRATEGY = [("strategy", "basic")]
-_THRESHOLDS = [("column_slice_threshold", None), ("row_slice_threshold", None)]
-ARGUMENTS = {
-    "BroadcastGlobalVariablesCallback": [("root_rank", _REQUIRED), ("device", "")],
-    "ConcatOneHotEmbedding": [("feature_sizes", _REQUIRED), ("embedding_width", _REQUIRED)],
-    "DistEmbeddingStrategy": [
-        ("embeddings", _REQUIRED),
-        ("world_size", _REQUIRED),
-        *_STRATEGY,
-        ("input_table_map", None),
-        *_THRESHOLDS,
-        ("data_parallel_threshold", None),
-    ],
-    "DistributedEmbedding": [
-        ("embeddings", _REQUIRED),
-        *_STRATEGY,
-        *_THRESHOLDS,
-        ("dp_input", True),
-        ("input_table_map", None),
-        ("data_parallel_threshold", None),
-    ],
-    "DistributedEmbedding.get_weights": [
-        ("all_ranks", False),
-        ("session", None),
-        ("paths", None),
-        ("chunk", 134217728),
-    ],
-    "DistributedEmbedding.set_weights": [
-        ("weights", _REQUIRED),
-        ("chunk", 134217728),
-        ("use_lock", False),
-        ("session", None),
-    ],
-    "DistributedGradientTape": [
-        ("gradtape", _REQUIRED),
-        *_OF_TAPES,
-        ("op", "average"),
-        ("gradient_predivide_factor", 1.0),
-        ("num_groups", 0),
-        ("groups", None),
-    ],
-    "DistributedOptimizer": [
-        ("optimizer", _REQUIRED),
-        ("name", None),
-        ("use_locking", False),
-        *_OF_TAPES,
-        ("backward_passes_per_step", 1),
-        ("op", "average"),
-        ("gradient_predivide_factor", 1.0),
-        ("average_aggregated_gradients", False),
-        ("num_groups", 0),
-        ("groups", None),
-    ],
-    "Embedding": [
-        ("input_dim", _REQUIRED),
-        ("output_dim", _REQUIRED),
-        ("embeddings_initializer", "uniform"),
-        ("embeddings_regularizer", None),
-        ("activity_regularizer", None),
-        ("embeddings_constraint", None),
-        ("combiner", None),
-    ],
-    "IntegerLookup": [("max_tokens", _REQUIRED), ("use_gpu", True)],
-    "broadcast_variables": [("model_vars", _REQUIRED), ("root_rank", 0)],
-    "embedding_lookup": [("param", _REQUIRED), ("ids", _REQUIRED), ("combiner", None)],
-}
-
-
-def test_every_public_name_has_its_arguments_here():
-    assert {name.partition(".")[0] for name in ARGUMENTS} == set(dmp.__all__)
-
-
-@pytest.mark.parametrize("name", sorted(ARGUMENTS))
-def test_argument_names_orders_and_defaults(name):
-    target = dmp
-    for part in name.split("."):
-        target = getattr(target, part)
-    target = target.__init__ if inspect.isclass(target) else target
-    parameters = inspect.signature(target).parameters.values()
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    found = [(one.name, one.default) for one in parameters if one.kind is positional and one.name != "self"]
-    assert found == ARGUMENTS[name]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "distributed_embeddings",
-        "distributed_embeddings.dist_model_parallel",
-        "distributed_embeddings.python.layers.dist_model_parallel",
-        "distributed_embeddings.python.layers.embedding",
-    ],
-)
-def test_the_originals_paths(path):
-    module = importlib.import_module(path)
-    for name in dmp.__all__:
-        assert getattr(module, name) is getattr(dmp, name)
-        assert inspect.getdoc(getattr(dmp, name))

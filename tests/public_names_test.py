@@ -12,9 +12,9 @@ import tensorflow as tf
 import forked
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
+from sparse_operation_kit import dist_model_parallel as dmp
 
 _ROOT = "sparse_operation_kit"
-_REQUIRED = inspect.Parameter.empty
 
 TOP_LEVEL = [
     "All2AllDenseEmbedding",
@@ -77,146 +77,111 @@ FULL_PATHS = [
 ]
 
 # The arguments of `tf.Variable`, and two more.
-_OF_A_VARIABLE = [
-    ("initial_value", None),
-    ("trainable", None),
-    ("collections", None),
-    ("validate_shape", True),
-    ("caching_device", None),
-    ("name", None),
-    ("dtype", None),
-    ("variable_def", None),
-    ("import_scope", None),
-    ("constraint", None),
-    ("distribute_strategy", None),
-    ("synchronization", None),
-    ("aggregation", None),
-    ("shape", None),
-    ("initializer", None),
-]
-
+_OF_A_VARIABLE = (
+    "initial_value=None, trainable=None, collections=None, validate_shape=True, caching_device=None, "
+    "name=None, dtype=None, variable_def=None, import_scope=None, constraint=None, "
+    "distribute_strategy=None, synchronization=None, aggregation=None, shape=None, initializer=None"
+)
+# As in a definition, without types.
 ARGUMENTS = {
-    "group_embedding_lookup_sparse": [
-        ("params", _REQUIRED),
-        ("sp_ids", _REQUIRED),
-        ("combiners", _REQUIRED),
-        ("partition_strategy", "mod"),
-        ("sp_weights", None),
-        ("name", None),
-    ],
-    "group_embedding_lookup": [
-        ("params", _REQUIRED),
-        ("ids", _REQUIRED),
-        ("partition_strategy", "mod"),
-        ("name", None),
-    ],
-    "DistributedEmbedding": [
-        ("combiner", _REQUIRED),
-        ("max_vocabulary_size_per_gpu", _REQUIRED),
-        ("embedding_vec_size", _REQUIRED),
-        ("slot_num", _REQUIRED),
-        ("max_nnz", _REQUIRED),
-        ("max_feature_num", 1),
-        ("use_hashtable", True),
-        ("key_dtype", tf.int64),
-        ("embedding_initializer", None),
-    ],
-    "All2AllDenseEmbedding": [
-        ("max_vocabulary_size_per_gpu", _REQUIRED),
-        ("embedding_vec_size", _REQUIRED),
-        ("slot_num", _REQUIRED),
-        ("nnz_per_slot", _REQUIRED),
-        ("dynamic_input", False),
-        ("use_hashtable", True),
-        ("key_dtype", tf.int64),
-        ("embedding_initializer", None),
-    ],
-    "EmbeddingVariable": [
-        ("name", _REQUIRED),
-        ("dim", _REQUIRED),
-        ("capacity", None),
-        ("key_dtype", tf.int64),
-        ("dtype", tf.float32),
-        ("initializer", None),
-        ("trainable", True),
-        ("use_hashtable", True),
-        ("on_full", "error"),
-        ("admission", None),
-        ("eviction", None),
-    ],
-    "get_embedding_variable": [
-        ("name", _REQUIRED),
-        ("embedding_dim", _REQUIRED),
-        ("key_dtype", tf.int64),
-        ("value_dtype", None),
-        ("initializer", None),
-        ("regularizer", None),
-        ("trainable", True),
-        ("collections", None),
-        ("caching_device", None),
-        ("partitioner", None),
-        ("validate_shape", True),
-        ("custom_getter", None),
-        ("constraint", None),
-        ("steps_to_live", None),
-        ("init_data_source", None),
-        ("ev_option", sok.EmbeddingVariableOption()),
-    ],
-    "EmbeddingVariableOption": [
-        ("ht_type", ""),
-        ("ht_partition_num", 1000),
-        ("evict_option", None),
-        ("ckpt", None),
-        ("filter_option", None),
-        ("storage_option", None),
-        ("init_option", sok.InitializerOption()),
-    ],
-    "BroadcastGlobalVariablesHook": [("root_rank", 0)],
-    "DistributedOptimizer": [("optimizer", _REQUIRED)],
-    "broadcast_global_variables": [("root_rank", 0)],
-    "broadcast_variables": [("variables", _REQUIRED), ("root_rank", 0)],
-    "OptimizerScope": [("trainable_variables", _REQUIRED)],
-    "Saver": [],
-    "Saver.dump_to_file": [("embedding_variable", _REQUIRED), ("filepath", _REQUIRED)],
-    "Saver.restore_from_file": [("embedding_variable", _REQUIRED), ("filepath", _REQUIRED)],
-    "IncrementalCheckpointHook": [("checkpoint_dir", _REQUIRED)],
-    "init_from_checkpoint": [("ckpt_dir_or_file", _REQUIRED), ("assignment_map", _REQUIRED)],
-    "Saver.load_embedding_values": [("embedding_variable", _REQUIRED), ("tensors", _REQUIRED)],
-    "split_embedding_variable_from_others": [("variables", _REQUIRED)],
-    "experiment.init": [("comm_tool", "horovod"), ("use_legacy_optimizer", True)],
-    "experiment.lookup_sparse": [
-        ("params", _REQUIRED),
-        ("sp_ids", _REQUIRED),
-        ("sp_weights", None),
-        ("combiners", None),
-    ],
-    "experiment.all2all_dense_embedding": [("param", _REQUIRED), ("indices", _REQUIRED)],
-    "experiment.filter_variables": [("vars", _REQUIRED)],
-    "experiment.DynamicVariable": [
-        ("dimension", _REQUIRED),
-        ("initializer", None),
-        ("var_type", None),
-        ("name", None),
-        ("constraint", None),
-        ("trainable", True),
-        ("key_type", None),
-        ("dtype", None),
-        ("mode", None),
-    ],
+    "Init": "**kwargs",
+    "group_embedding_lookup_sparse": (
+        "params, sp_ids, combiners, partition_strategy='mod', sp_weights=None, name=None, *, "
+        "training=True, side_by_side=False, is_sequence=False, params_num_per_group=9223372036854775807"
+    ),
+    "group_embedding_lookup": "params, ids, partition_strategy='mod', name=None, *, training=True",
+    "DistributedEmbedding": (
+        "combiner, max_vocabulary_size_per_gpu, embedding_vec_size, slot_num, max_nnz, "
+        "max_feature_num=1, use_hashtable=True, key_dtype=tf.int64, embedding_initializer=None, *, "
+        "exchange=None, **kwargs"
+    ),
+    "DistributedEmbedding.call": "inputs, training=True",
+    "All2AllDenseEmbedding": (
+        "max_vocabulary_size_per_gpu, embedding_vec_size, slot_num, nnz_per_slot, dynamic_input=False, "
+        "use_hashtable=True, key_dtype=tf.int64, embedding_initializer=None, **kwargs"
+    ),
+    "All2AllDenseEmbedding.call": "inputs, training=True",
+    "EmbeddingVariable": (
+        "name, dim, capacity=None, key_dtype=tf.int64, dtype=tf.float32, initializer=None, "
+        "trainable=True, use_hashtable=True, on_full='error', admission=None, eviction=None, *, "
+        "memory='device', row_arithmetic=False"
+    ),
+    "get_embedding_variable": (
+        "name, embedding_dim, key_dtype=tf.int64, value_dtype=None, initializer=None, regularizer=None, "
+        "trainable=True, collections=None, caching_device=None, partitioner=None, validate_shape=True, "
+        "custom_getter=None, constraint=None, steps_to_live=None, init_data_source=None, "
+        f"ev_option={sok.EmbeddingVariableOption()}"
+    ),
+    "EmbeddingVariableOption": (
+        "ht_type='', ht_partition_num=1000, evict_option=None, ckpt=None, filter_option=None, "
+        f"storage_option=None, init_option={sok.InitializerOption()}"
+    ),
+    "BroadcastGlobalVariablesHook": "root_rank=0",
+    "DistributedOptimizer": "optimizer, *, op, sparse_as_dense=False, name=None",
+    "broadcast_global_variables": "root_rank=0",
+    "broadcast_variables": "variables, root_rank=0",
+    "OptimizerScope": "trainable_variables",
+    "Saver.dump_to_file": "embedding_variable, filepath",
+    "Saver.restore_from_file": "embedding_variable, filepath, *, name=None",
+    "IncrementalCheckpointHook": (
+        "checkpoint_dir, *, save_secs=None, save_steps=None, checkpoint_basename='model.ckpt', max_to_keep=5"
+    ),
+    "init_from_checkpoint": "ckpt_dir_or_file, assignment_map, *, optimizer_state=False",
+    "Saver.load_embedding_values": "embedding_variable, tensors",
+    "split_embedding_variable_from_others": "variables",
+    "experiment.init": "comm_tool='horovod', use_legacy_optimizer=True",
+    "experiment.lookup_sparse": "params, sp_ids, sp_weights=None, combiners=None",
+    "experiment.all2all_dense_embedding": "param, indices",
+    "experiment.filter_variables": "vars",
+    "experiment.DynamicVariable": (
+        "dimension, initializer=None, var_type=None, name=None, constraint=None, trainable=True, "
+        "key_type=None, dtype=None, mode=None, **kwargs"
+    ),
     "experiment.DistributedVariable": _OF_A_VARIABLE,
-    "experiment.LocalizedVariable": [*_OF_A_VARIABLE, ("global_gpu_id", None), ("target_gpu", None)],
-    "experiment.OptimizerWrapper": [("optimizer", _REQUIRED)],
-    "experiment.SGD": [("lr", _REQUIRED)],
-    "experiment.dump": [("path", _REQUIRED), ("dump_vars", _REQUIRED), ("optimizer", None)],
-    "experiment.load": [("path", _REQUIRED), ("load_vars", _REQUIRED), ("optimizer", None)],
-    "experiment.assign": [("var", _REQUIRED), ("indices", _REQUIRED), ("values", _REQUIRED)],
-    "experiment.export": [("var", _REQUIRED)],
-    "embeddings.tf_distributed_embedding.TFDistributedEmbedding": [
-        ("vocabulary_size", _REQUIRED),
-        ("embedding_vec_size", _REQUIRED),
-        ("initializer", "GlorotNormal"),
-        ("comm_options", None),
-    ],
+    "experiment.LocalizedVariable": f"{_OF_A_VARIABLE}, global_gpu_id=None, target_gpu=None",
+    "experiment.OptimizerWrapper": "optimizer",
+    "experiment.SGD": "lr",
+    "experiment.dump": "path, dump_vars, optimizer=None",
+    "experiment.load": "path, load_vars, optimizer=None",
+    "experiment.assign": "var, indices, values",
+    "experiment.export": "var",
+    "embeddings.tf_distributed_embedding.TFDistributedEmbedding": (
+        "vocabulary_size, embedding_vec_size, initializer='GlorotNormal', comm_options=None, **kwargs"
+    ),
+    "dist_model_parallel.BroadcastGlobalVariablesCallback": "root_rank, device=''",
+    "dist_model_parallel.ConcatOneHotEmbedding": "feature_sizes, embedding_width, **kwargs",
+    "dist_model_parallel.DistEmbeddingStrategy": (
+        "embeddings, world_size, strategy='basic', input_table_map=None, column_slice_threshold=None, "
+        "row_slice_threshold=None, data_parallel_threshold=None, *, gpu_embedding_size=None"
+    ),
+    "dist_model_parallel.DistributedEmbedding": (
+        "embeddings, strategy='basic', column_slice_threshold=None, row_slice_threshold=None, "
+        "dp_input=True, input_table_map=None, data_parallel_threshold=None, *, gpu_embedding_size=None, "
+        "**kwargs"
+    ),
+    "dist_model_parallel.DistributedEmbedding.get_weights": (
+        "all_ranks=False, session=None, paths=None, chunk=134217728"
+    ),
+    "dist_model_parallel.DistributedEmbedding.set_weights": (
+        "weights, chunk=134217728, use_lock=False, session=None"
+    ),
+    "dist_model_parallel.DistributedGradientTape": (
+        "gradtape, device_dense='', device_sparse='', compression=None, sparse_as_dense=False, "
+        "op='average', gradient_predivide_factor=1.0, num_groups=0, groups=None"
+    ),
+    "dist_model_parallel.DistributedOptimizer": (
+        "optimizer, name=None, use_locking=False, device_dense='', device_sparse='', compression=None, "
+        "sparse_as_dense=False, backward_passes_per_step=1, op='average', gradient_predivide_factor=1.0, "
+        "average_aggregated_gradients=False, num_groups=0, groups=None"
+    ),
+    "dist_model_parallel.Embedding": (
+        "input_dim, output_dim, embeddings_initializer='uniform', embeddings_regularizer=None, "
+        "activity_regularizer=None, embeddings_constraint=None, combiner=None, *, "
+        "use_custom_kernel=True, **kwargs"
+    ),
+    "dist_model_parallel.IntegerLookup": "max_tokens, use_gpu=True, **kwargs",
+    "dist_model_parallel.broadcast_variables": "model_vars, root_rank=0",
+    "dist_model_parallel.embedding_lookup": "param, ids, combiner=None",
 }
 
 
@@ -243,6 +208,12 @@ def test_full_path_is_the_short_name(module, name, short):
     assert getattr(importlib.import_module(f"{_ROOT}.{module}"), name) is resolve(short)
 
 
+DISTRIBUTED_EMBEDDINGS_MODULES = [
+    "distributed_embeddings",
+    "distributed_embeddings.dist_model_parallel",
+    "distributed_embeddings.python.layers.dist_model_parallel",
+    "distributed_embeddings.python.layers.embedding",
+]
 # Dotted paths of distributed-embeddings, which its programs may use after `import distributed_embeddings`.
 DISTRIBUTED_EMBEDDINGS = [
     "Embedding",
@@ -273,49 +244,32 @@ def test_dotted_access_without_imports():
     assert run.returncode == 0, run.stderr[-2000:]
 
 
-@pytest.mark.parametrize("name", sorted(ARGUMENTS))
-def test_argument_names_orders_and_defaults(name):
-    target = resolve(name)
+def arguments(target):
+    """The arguments of a function, or of a class, as they would stand in a definition without types."""
     # A TensorFlow metaclass hides the arguments of variables' constructors.
     target = target.__init__ if inspect.isclass(target) else target
-    parameters = inspect.signature(target).parameters.values()
-    by_position = [
-        (parameter.name, parameter.default)
-        for parameter in parameters
-        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.name != "self"
-    ]
-    assert by_position == ARGUMENTS[name]
+    found, stars = [], {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    for one in inspect.signature(target).parameters.values():
+        if one.kind is one.KEYWORD_ONLY and "*" not in found:
+            found.append("*")
+        if one.name != "self":
+            default = "" if one.default is one.empty else f"={one.default!r}"
+            found.append(f"{stars.get(one.kind, '')}{one.name}{default}")
+    return ", ".join(found)
 
 
-@pytest.mark.parametrize("layer", [sok.DistributedEmbedding, sok.All2AllDenseEmbedding])
-def test_layers_take_keywords_of_keras_and_are_called_with_training(layer):
-    kinds = [parameter.kind for parameter in inspect.signature(layer).parameters.values()]
-    assert inspect.Parameter.VAR_KEYWORD in kinds
-    call = inspect.signature(layer.call).parameters
-    assert list(call)[:3] == ["self", "inputs", "training"]
-    assert call["training"].default is True
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_argument_names_orders_and_defaults(name):
+    assert arguments(resolve(name)) == ARGUMENTS[name]
 
 
-def test_init_takes_keywords():
-    kinds = [parameter.kind for parameter in inspect.signature(sok.Init).parameters.values()]
-    assert kinds == [inspect.Parameter.VAR_KEYWORD]
-
-
-@pytest.mark.parametrize(
-    ("name", "keywords"),
-    [
-        ("Saver.restore_from_file", {"name": None}),
-        ("init_from_checkpoint", {"optimizer_state": False}),
-        (
-            "IncrementalCheckpointHook",
-            {"save_secs": None, "save_steps": None, "checkpoint_basename": "model.ckpt", "max_to_keep": 5},
-        ),
-    ],
-)
-def test_arguments_by_keyword_only(name, keywords):
-    parameters = inspect.signature(resolve(name)).parameters.values()
-    found = {one.name: one.default for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
-    assert found == keywords
+def test_every_name_of_distributed_embeddings_is_there_with_its_arguments():
+    names = [name.split(".")[1] for name in ARGUMENTS if name.startswith("dist_model_parallel.")]
+    assert set(names) == set(dmp.__all__)
+    for path in DISTRIBUTED_EMBEDDINGS_MODULES:
+        module = importlib.import_module(path)
+        for name in names:
+            assert getattr(module, name) is getattr(dmp, name) and inspect.getdoc(getattr(dmp, name))
 
 
 def test_the_savers_module_and_class_are_reached_by_dots():
