@@ -1,4 +1,4 @@
-"""The ranks' shares of the data: disjoint, complete, and with the same batches as one process."""
+"""Parts of the data, held out or of a rank: disjoint, complete, and the same in every pass."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,9 @@ from ctr.datasets.census import Census
 from ctr.datasets.criteo import Criteo
 from ctr.datasets.movielens import MovieLens
 from ctr.datasets.synthetic import Synthetic
+from ctr.parsing import HeldOut
 from ctr.share import WHOLE, Share
-from example_support import criteo_line, joined, read_part, write_census, write_movielens
+from example_support import criteo_line, id_of, joined, read_part, write_census, write_movielens
 
 
 def write_numbered_criteo(folder, lines):
@@ -24,6 +25,51 @@ def write_numbered_criteo(folder, lines):
 def read_share(make, share, part, batch_size=6, shuffle_seed=1):
     with tf.Graph().as_default():
         return read_part(make(share), part, batch_size, shuffle_seed)
+
+
+def mask(fraction, seed, count, file=0):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        numbers = tf.range(1, count + 1, dtype=tf.int64)
+        return session.run(HeldOut(fraction, seed).mask(tf.fill([count], np.int64(file)), numbers))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.05, 0.2, 0.5])
+def test_the_fraction_is_kept(fraction):
+    assert mask(fraction, 1, 20000).mean() == pytest.approx(fraction, abs=0.01)
+
+
+def test_the_split_is_a_function_of_seed_file_and_line():
+    assert (mask(0.2, 3, 500) == mask(0.2, 3, 500)).all()
+    assert (mask(0.2, 3, 500) == mask(0.2, 3, 700)[:500]).all()
+    assert (mask(0.2, 3, 500) != mask(0.2, 4, 500)).any()
+    assert (mask(0.2, 3, 500, file=0) != mask(0.2, 3, 500, file=1)).any()
+
+
+def test_parts_are_disjoint_whole_and_the_same_in_every_order(tmp_path):
+    folder = write_numbered_criteo(tmp_path, 120)
+    everything = {id_of("C1", f"{number:08x}") for number in range(120)}
+
+    def first_categories(part, seed):
+        samples = read_share(lambda share: Criteo(folder, 9, 0.3, BadLines(0, print)), WHOLE, part, 7, seed)
+        return joined(samples)["one_hot"][:, 0].tolist()
+
+    training, again = first_categories("training", 1), first_categories("training", 2)
+    held_out = first_categories("held_out", 1)
+    assert training != again and sorted(training) == sorted(again)
+    assert training == first_categories("training", 1)
+    assert not set(training) & set(held_out)
+    assert set(training) | set(held_out) == everything
+    assert len(training) + len(held_out) == 120
+
+
+def test_synthetic_parts_differ_and_repeat():
+    with tf.Graph().as_default():
+        dataset = Synthetic(4, 5000, 5000)
+        training, held_out = (joined(read_part(dataset, part, 512)) for part in ("training", "held_out"))
+        again = joined(read_part(Synthetic(4, 5000, 5000), "held_out", 512))
+    assert (held_out["one_hot"] == again["one_hot"]).all()
+    assert (held_out["label"] == again["label"]).all()
+    assert (held_out["dense"] != training["dense"]).any()
 
 
 @pytest.mark.parametrize("ranks, part", [(2, "training"), (3, "training"), (3, "held_out"), (7, "held_out")])

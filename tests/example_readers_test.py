@@ -1,0 +1,244 @@
+"""The readers of census income, Criteo and MovieLens: schemas, missing values, malformed lines and files."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctr.bad_lines import BadLines
+from ctr.datasets.census import Census
+from ctr.datasets.criteo import Criteo
+from ctr.datasets.movielens import MovieLens
+from example_support import (
+    GENRES,
+    census_line,
+    criteo_line,
+    id_of,
+    joined,
+    read_part,
+    write_census,
+    write_criteo,
+    write_movielens,
+)
+from same_length import zip_equal
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def dataset_of(cls, folder, bad_lines=None, held_out=0.0):
+    bad_lines = BadLines(0, print) if bad_lines is None else bad_lines
+    return Census(str(folder), bad_lines) if cls is Census else cls(str(folder), 1, held_out, bad_lines)
+
+
+FILES = {Census: "adult.data", Criteo: "train.txt", MovieLens: "u.data"}
+WRITE = {Census: write_census, Criteo: write_criteo, MovieLens: write_movielens}
+
+
+def read_lines(cls, folder, *lines, bad_lines=None):
+    """The training samples of a file with these lines (text or bytes)."""
+    WRITE[cls](folder)
+    lines = [line.encode() if isinstance(line, str) else line for line in lines]
+    (folder / FILES[cls]).write_bytes(b"\n".join(lines) + b"\n")
+    return joined(read_part(dataset_of(cls, folder, bad_lines), "training"))
+
+
+def test_columns_of_census_stand_where_the_schema_says(tmp_path):
+    sample = read_lines(Census, tmp_path, census_line(age=47, workclass="State-gov", gain=2174))
+    ids = dict(zip_equal(Census.schema.one_hot, sample["one_hot"][0]))
+    assert ids["workclass"] == id_of("workclass", "State-gov")
+    assert ids["native_country"] == id_of("native_country", "United-States")
+    assert ids["age_bucket"] == id_of("age_bucket", "9")
+    assert ids["gain_bucket"] == id_of("gain_bucket", str(int(np.log1p(2174) * 4)))
+    expected = [(47 - 38) / 14, (13 - 10) / 2.5, np.log1p(2174) / 4, 0, 0]
+    assert sample["dense"][0] == pytest.approx(np.array(expected), rel=1e-5)
+
+
+def test_columns_of_criteo_stand_where_the_schema_says(tmp_path):
+    sample = read_lines(Criteo, tmp_path, criteo_line(1, "20", "abcd1234"))
+    ids = dict(zip_equal(Criteo.schema.one_hot, sample["one_hot"][0]))
+    assert sample["label"] == [1]
+    assert ids["C1"] == id_of("C1", "abcd1234")
+    assert ids["C2"] == id_of("C2", "")
+    assert ids["C26"] == id_of("C26", "00000017")
+    assert ids["I1"] == id_of("I1", str(int(np.log1p(20) ** 2)))
+    # Missing, negative and zero integers are different categories; as numbers, all are 0.
+    assert ids["I2"] == id_of("I2", "")
+    assert ids["I3"] == id_of("I3", "-1")
+    assert sample["dense"][0, :4] == pytest.approx(np.array([np.log1p(20) / 3, 0, 0, np.log1p(5) / 3]))
+
+
+def test_a_rating_is_joined_with_its_user_and_movie(tmp_path):
+    sample = read_lines(MovieLens, tmp_path, "3\t7\t4\t881250949")
+    expected = [("user", "3"), ("item", "7"), ("age", "4"), ("gender", "F"), ("occupation", "writer")]
+    expected += [("zip", "103"), ("year", "1987")]
+    assert sample["one_hot"].tolist() == [[id_of(*pair) for pair in expected]]
+    assert sample["dense"] == pytest.approx(np.array([[(21 - 33) / 12, (1987 - 1985) / 15]]))
+    # Movie 7 has the genres 7 and 7 * 7 % 19 = 11.
+    assert np.flatnonzero(sample["multi_hot_present"][0, 0]).tolist() == [7, 11]
+    assert sample["multi_hot"][0, 0].tolist() == [id_of("genres", f"genre={g}") for g in range(GENRES)]
+
+
+def test_labels(tmp_path):
+    incomes = {"<=50K": 0, ">50K": 1, "<=50K.": 0, ">50K.": 1, ">50K \r": 1, " >50K": 1}
+    # A rating of four and more is a click.
+    ratings = {1: 0, 2: 0, 3: 0, 4: 1, 5: 1}
+    for text, label in incomes.items():
+        assert read_lines(Census, tmp_path, census_line(label=text))["label"] == [label], text
+    for rating, label in ratings.items():
+        assert read_lines(MovieLens, tmp_path, f"1\t1\t{rating}\t1")["label"] == [label], rating
+
+
+def test_files_of_census_are_read_whole(tmp_path):
+    write_census(tmp_path, training=101, held_out=53)
+    bad_lines = BadLines(0, print)
+    dataset = dataset_of(Census, tmp_path, bad_lines)
+    assert len(joined(read_part(dataset, "training"))["label"]) == 101
+    assert len(joined(read_part(dataset, "held_out"))["label"]) == 53
+    # The header of adult.test and the empty last lines are not malformed.
+    assert len(bad_lines) == 0
+
+
+def test_a_missing_value_of_census_is_a_value_of_its_own(tmp_path):
+    sample = read_lines(Census, tmp_path, census_line(workclass="?"))
+    assert sample["one_hot"][0, 0] == id_of("workclass", "?")
+
+
+def test_trailing_categories_of_criteo_that_are_cut_off_read_as_missing(tmp_path):
+    whole = criteo_line().split("\t")
+    samples = read_lines(Criteo, tmp_path, "\t".join(whole[:37]), "\t".join(whole[:37] + [""] * 3))
+    assert samples["one_hot"][0].tolist() == samples["one_hot"][1].tolist()
+    assert samples["one_hot"][0, 25] == id_of("C26", "")
+    sample = read_lines(Criteo, tmp_path, "1" + "\t" * 39)
+    assert sample["label"] == [1] and not sample["dense"].any()
+
+
+def test_every_rating_is_read_once_also_without_a_last_newline(tmp_path):
+    write_movielens(tmp_path, ratings=250)
+    text = (tmp_path / "u.data").read_text().rstrip("\n")
+    (tmp_path / "u.data").write_text(text)
+    samples = joined(read_part(dataset_of(MovieLens, tmp_path), "training"))
+    expected = sorted((id_of("user", line.split("\t")[0])) for line in text.split("\n"))
+    assert sorted(samples["one_hot"][:, 0].tolist()) == expected
+
+
+def test_ratings_of_unknown_users_and_movies_keep_their_ids(tmp_path):
+    sample = read_lines(MovieLens, tmp_path, "999\t888\t4\t1")
+    unknown = [(field, "") for field in ("age", "gender", "occupation", "zip", "year")]
+    expected = [("user", "999"), ("item", "888"), *unknown]
+    assert sample["one_hot"].tolist() == [[id_of(*pair) for pair in expected]]
+    assert not sample["multi_hot_present"].any()
+
+
+def test_a_movie_without_a_date_and_one_with_a_short_day(tmp_path):
+    write_movielens(tmp_path)
+    flags = "|0" * GENRES
+    (tmp_path / "u.item").write_text(f"1|unknown|||{flags}\n2|Old|4-Feb-1971||u{flags}\n", encoding="latin-1")
+    (tmp_path / "u.data").write_text("1\t1\t4\t1\n1\t2\t4\t1\n")
+    years = sorted(joined(read_part(dataset_of(MovieLens, tmp_path), "training"))["one_hot"][:, 6].tolist())
+    assert years == sorted([id_of("year", ""), id_of("year", "1971")])
+
+
+GOOD = {Census: census_line(), Criteo: criteo_line(), MovieLens: "1\t1\t5\t1"}
+MALFORMED = [
+    (Census, "39, Private", "2 columns instead of 15"),
+    (Census, census_line() + ", 1", "16 columns instead of 15"),
+    (Census, census_line().replace("39,", "old,"), "age is 'old', not a whole number"),
+    (Census, census_line().replace("77516", ""), "fnlwgt is '', not a whole number"),
+    (Census, census_line(gain=-1), "capital_gain is '-1', not a whole number"),
+    (Census, census_line(label="rich"), "the label is 'rich', not <=50K or >50K"),
+    (Census, census_line(label=""), "the label is '', not <=50K or >50K"),
+    (
+        Census,
+        census_line(workclass="Pr\xfcvate").encode("latin-1"),
+        "byte 0xfc at position 6 is not UTF-8",
+    ),
+    (Criteo, "1\t2\t3", "3 columns instead of 40"),
+    (Criteo, criteo_line() + "\tx", "41 columns instead of 40"),
+    (Criteo, criteo_line(first_integer="x"), "I1 is 'x', not a whole number"),
+    (Criteo, criteo_line(first_integer="1.5"), "I1 is '1.5', not a whole number"),
+    (Criteo, criteo_line(first_integer="-"), "I1 is '-', not a whole number"),
+    (Criteo, criteo_line(label=2), "the label is '2', not 0 or 1"),
+    (Criteo, b"\xfe" + criteo_line()[1:].encode(), "byte 0xfe at position 0 is not UTF-8"),
+    (
+        Criteo,
+        criteo_line(first_category="\xe9").encode("latin-1"),
+        "byte 0xe9 at position 28 is not UTF-8",
+    ),
+    (MovieLens, "1\t2\t3", "3 columns instead of 4"),
+    (MovieLens, "1\t2\t3\t4\t5", "5 columns instead of 4"),
+    (MovieLens, "one\t2\t3\t4", "column 1 is 'one', not a whole number"),
+    (MovieLens, "1\t-2\t3\t4", "column 2 is '-2', not a whole number"),
+    (MovieLens, "1\t2\t6\t4", "column 3 is '6', not a rating from 1 to 5"),
+    (MovieLens, "1\t2\t3\t", "column 4 is '', not a whole number"),
+    (MovieLens, b"1\t2\t3\t\xff", "column 4 is 'ÿ', not a whole number"),
+    (MovieLens, "9" * 30 + "\t2\t3\t4", f"column 1 is '{'9' * 30}', not a whole number"),
+]
+
+
+@pytest.mark.parametrize("cls", GOOD)
+def test_malformed_lines_are_left_out_and_named(tmp_path, cls):
+    malformed = [(line, reason) for of_class, line, reason in MALFORMED if of_class is cls]
+    lines = [line for bad, _ in malformed for line in (GOOD[cls], bad)]
+    bad_lines = BadLines(10, print)
+    samples = read_lines(cls, tmp_path, *lines, "", GOOD[cls], bad_lines=bad_lines)
+    assert len(samples["label"]) == len(malformed) + 1
+    path = str(tmp_path / FILES[cls])
+    assert bad_lines.entries() == [(path, 2 + 2 * i, reason) for i, (_, reason) in enumerate(malformed)]
+
+
+@pytest.mark.parametrize(
+    "name, line, reason",
+    [
+        ("u.user", b"7|24|M|writer", "4 columns instead of 5"),
+        ("u.user", b"7|young|M|writer|12345", "column 2 is 'young', not a whole number"),
+        (
+            "u.user",
+            b"7|24|M|\xff|12345",
+            "'utf-8' codec can't decode byte 0xff in position 7: invalid start byte",
+        ),
+        ("u.item", b"7|A|soon||u" + b"|0" * GENRES, "column 3 is 'soon', not a date like 01-Jan-1995"),
+        ("u.item", b"7|A|01-Jan-1995||u" + b"|0" * 18 + b"|x", "column 24 is 'x', not 0 or 1"),
+        ("u.item", b"7|A|01-Jan-1995||u|0", "6 columns instead of 24"),
+    ],
+)
+def test_a_malformed_user_or_movie_is_left_out_and_named(tmp_path, name, line, reason):
+    write_movielens(tmp_path)
+    lines = (tmp_path / name).read_bytes().split(b"\n")
+    lines[6] = line
+    (tmp_path / name).write_bytes(b"\n".join(lines))
+    bad_lines = BadLines(10, print)
+    dataset = dataset_of(MovieLens, tmp_path, bad_lines)
+    assert len(joined(read_part(dataset, "training"))["label"]) == 300
+    assert bad_lines.entries() == [(str(tmp_path / name), 7, reason)]
+
+
+def test_the_days_of_the_terabyte_logs_are_read_together(tmp_path):
+    for day in (0, 2, 10):
+        write_criteo(tmp_path, lines=40)
+        (tmp_path / "train.txt").rename(tmp_path / f"day_{day}")
+    with (tmp_path / "day_2").open("a") as stream:
+        stream.write("broken\n")
+    bad_lines = BadLines(5, print)
+    dataset = dataset_of(Criteo, tmp_path, bad_lines, held_out=0.25)
+    sizes = [len(joined(read_part(dataset, part))["label"]) for part in ("training", "held_out")]
+    assert sum(sizes) == 120
+    assert bad_lines.entries() == [(str(tmp_path / "day_2"), 41, "1 columns instead of 40")]
+
+
+@pytest.mark.parametrize(
+    "cls, missing, message",
+    [
+        (Census, ("adult.data", "adult.test"), "has no adult.data, adult.test"),
+        (Criteo, ("train.txt",), r"train\.txt"),
+        (MovieLens, ("u.item",), r"u\.data, u\.user, u\.item in --data_dir: .* has no u\.item"),
+    ],
+)
+def test_missing_files_are_named(tmp_path, cls, missing, message):
+    WRITE[cls](tmp_path)
+    for name in missing:
+        (tmp_path / name).unlink()
+    with pytest.raises(FileNotFoundError, match=message):
+        dataset_of(cls, tmp_path)
