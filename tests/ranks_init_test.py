@@ -1,175 +1,220 @@
-"""sok.Init over ranks: the arguments that must agree, and the seed that rank 0 decides."""
+"""sok.Init over ranks, whose arguments must agree, and broadcasts of ordinary variables."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import ranks
 import sparse_operation_kit as sok
-from sparse_operation_kit import native
+from sparse_operation_kit import compat, native
 from sparse_operation_kit.ranks import initialize
 from sparse_operation_kit.ranks.communicator import communicator
 
+v1 = tf.compat.v1
 SIZE = 3
 
 
-def _init(**kwargs):
-    """Runs sok.Init in a process that has not called it yet; returns its value or its error message."""
+def _initialized(**kwargs):
+    """Runs sok.Init in a process that has not called it yet; returns its value."""
     initialize._reset()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        try:
-            return session.run(sok.Init(**kwargs))
-        except tf.errors.InvalidArgumentError as error:
-            return error.message
+    with tf.Graph().as_default(), v1.Session() as session:
+        return session.run(sok.Init(**kwargs))
 
 
 def check_same_arguments():
-    return _init(global_batch_size=6 * SIZE, seed=3, gradient_exchange_dtype=tf.float16)
+    assert _initialized(global_batch_size=6 * SIZE, seed=3, gradient_exchange_dtype=tf.float16) == b"OK"
 
 
 def check_several_sessions():
     initialize._reset()
     with tf.Graph().as_default():
-        status = sok.Init(global_batch_size=SIZE)
-        again = sok.Init(global_batch_size=SIZE)
-        results = []
+        both = [sok.Init(global_batch_size=SIZE) for _ in range(2)]
         for _ in range(2):
-            with tf.compat.v1.Session() as session:
-                results += session.run([status, again])
-        return results
+            with v1.Session() as session:
+                assert session.run(both) == [b"OK"] * 2
 
 
 def check_batch_size_is_no_multiple():
-    with tf.Graph().as_default(), pytest.raises(ValueError) as error:
+    with tf.Graph().as_default(), pytest.raises(
+        ValueError, match="global_batch_size=7 is not a multiple of the 3 ranks"
+    ):
         sok.Init(global_batch_size=2 * SIZE + 1)
-    return str(error.value)
 
 
-def check_other_batch_size():
-    return _init(global_batch_size=SIZE * (2 if communicator().rank == 1 else 1))
+# Arguments by rank, and what every rank is told.
+DISAGREEMENTS = [
+    (
+        lambda rank: {"global_batch_size": SIZE * (2 if rank == 1 else 1)},
+        "rank 0 has global_batch_size=3, rank 1 has global_batch_size=6",
+    ),
+    (
+        lambda rank: {
+            "global_batch_size": SIZE,
+            "gradient_exchange_dtype": [None, tf.float32, "bfloat16"][rank],
+        },
+        "rank 0 has gradient_exchange_dtype=float, rank 2 has gradient_exchange_dtype=bfloat16",
+    ),
+]
 
 
-def check_other_gradient_dtype():
-    return _init(
-        global_batch_size=SIZE, gradient_exchange_dtype=[None, tf.float32, "bfloat16"][communicator().rank]
-    )
+def check_every_rank_is_told_who_disagrees():
+    for arguments, message in DISAGREEMENTS:
+        message = f"sok.Init: the ranks disagree: {message}"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            _initialized(**arguments(communicator().rank))
+        # So do initializers, which run Init.
+        initialize._reset()
+        with tf.Graph().as_default(), v1.Session() as session:
+            sok.Init(**arguments(communicator().rank))
+            table = sok.EmbeddingVariable("table", dim=2)
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                session.run(table.initializer)
 
 
 def check_rank_0_decides_the_seed():
     initialize._reset()
-    ranks_ = communicator()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(sok.Init(global_batch_size=SIZE, seed=[-5, 6, None][ranks_.rank]))
+    rank = communicator().rank
+    with tf.Graph().as_default(), v1.Session() as session:
+        session.run(sok.Init(global_batch_size=SIZE, seed=[-5, 6, None][rank]))
         # Another Init in the session gets the seed that the first one decided.
-        other = native.ops.sok_init(
-            [SIZE, 0, tf.float32.as_datatype_enum] * SIZE, rank=ranks_.rank, ranks=SIZE
-        )
-        with pytest.raises(tf.errors.FailedPreconditionError) as error:
+        other = native.ops.sok_init([SIZE, 0, tf.float32.as_datatype_enum] * SIZE, rank=rank, ranks=SIZE)
+        message = f"rank {rank} of 3, global batch size 3, seed -5,"
+        with pytest.raises(tf.errors.FailedPreconditionError, match=message):
             session.run(other)
-        return error.value.message
 
 
 def _tables():
+    initialize._reset()
+    status = sok.Init(global_batch_size=SIZE, seed=2)
     tables = [sok.EmbeddingVariable(name=f"table{i}", dim=2, initializer=1.0) for i in range(2)]
-    return tables, tf.reduce_sum(sok.group_embedding_lookup(tables, [[1, 2]] * 2)[0])
+    return status, tables, tf.reduce_sum(sok.group_embedding_lookup(tables, [[1, 2]] * 2)[0])
 
 
 def check_initializers_run_init():
     """In new sessions: initializers alone, together with Init, and again."""
-    initialize._reset()
-    results = []
     with tf.Graph().as_default():
-        status = sok.Init(global_batch_size=SIZE, seed=2)
-        _, rows = _tables()
-        initializer = tf.compat.v1.global_variables_initializer()
+        status, _, rows = _tables()
+        initializer = v1.global_variables_initializer()
         for fetches in (initializer, [status, initializer]):
-            with tf.compat.v1.Session() as session:
+            with v1.Session() as session:
                 for _ in range(2):
                     session.run(fetches)
-                    results.append(float(session.run(rows)))
-    return results
+                    assert session.run(rows) == 4.0
 
 
-def check_one_rank_alone_initializes_again():
-    initialize._reset()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        status = sok.Init(global_batch_size=SIZE, seed=2)
-        tables, rows = _tables()
-        session.run(tf.compat.v1.global_variables_initializer())
+def check_where_init_has_run_an_initializer_concerns_one_rank():
+    with tf.Graph().as_default(), v1.Session() as session:
+        status, tables, rows = _tables()
+        session.run(v1.global_variables_initializer())
         session.run(rows)
         if communicator().rank == 1:
             session.run([tables[0].initializer, status])
-        return [int(size) for size in session.run([table.size() for table in tables])]
-
-
-def check_initializers_tell_who_disagrees():
-    initialize._reset()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        sok.Init(global_batch_size=SIZE * (2 if communicator().rank == 1 else 1))
-        table = sok.EmbeddingVariable("table", dim=2)
-        with pytest.raises(tf.errors.InvalidArgumentError) as error:
-            session.run(table.initializer)
-        return error.value.message
+        sizes = session.run([table.size() for table in tables])
+        # Of the keys 1 and 2, rank 1 has one and rank 2 the other.
+        assert sizes == [[0, 0], [0, 1], [1, 1]][communicator().rank]
 
 
 def check_a_monitored_session():
     """Every rank is the chief of its own session."""
-    initialize._reset()
+    with tf.Graph().as_default():
+        _, _, rows = _tables()
+        v1.train.get_or_create_global_step()
+        with v1.train.MonitoredTrainingSession() as session:
+            assert session.run(rows) == 4.0
+
+
+# ---- Broadcasts. ----
+
+
+# TensorFlow 1.15 has no kernels for variables of uint64.
+DTYPES = [tf.int64, tf.bfloat16, tf.bool, *([tf.uint64] if compat.IS_TENSORFLOW_2 else []), tf.float16]
+
+
+def _variables():
+    """Variables of several kinds and dtypes whose values depend on the rank."""
+    own = 10.0 + communicator().rank
+    with v1.variable_scope("scope"):
+        resource = v1.get_variable("resource", initializer=[own, -own], use_resource=True)
+        reference = v1.get_variable("reference", initializer=own, use_resource=False)
+    others = [tf.Variable(tf.cast(own, dtype), name=dtype.name) for dtype in DTYPES]
+    return [resource, reference, *others, v1.train.get_or_create_global_step()]
+
+
+def _values_of(rank):
+    own = 10.0 + rank
+    return [[own, -own], own, *(1.0 if dtype is tf.bool else own for dtype in DTYPES), 0.0]
+
+
+def _values(session, variables):
+    return [np.asarray(value, np.float64).tolist() for value in session.run(variables)]
+
+
+def check_global_variables_get_the_values_of_the_root_and_tables_stay():
+    with tf.Graph().as_default(), v1.Session() as session:
+        session.run(sok.Init(global_batch_size=SIZE, seed=2))
+        table = sok.EmbeddingVariable("table", dim=2)
+        variables = _variables()
+        rows = tf.nn.embedding_lookup(table, [1, 2])
+        broadcast = sok.broadcast_global_variables(root_rank=1)
+        session.run(v1.global_variables_initializer())
+        before = session.run(rows)
+        assert _values(session, variables) == _values_of(communicator().rank)
+        session.run(broadcast)
+        assert _values(session, variables) == _values_of(1)
+        np.testing.assert_array_equal(session.run(rows), before)
+
+
+def check_numbers_beyond_those_of_int64():
+    with tf.Graph().as_default(), v1.Session() as session:
+        value = tf.constant([2**63 + communicator().rank], tf.uint64)
+        assert session.run(communicator().broadcast(value, 1, "value")).tolist() == [2**63 + 1]
+
+
+def check_some_variables():
+    own = 10.0 + communicator().rank
+    with tf.Graph().as_default(), v1.Session() as session:
+        first, second = tf.Variable(own), tf.Variable(own)
+        session.run(v1.global_variables_initializer())
+        session.run(sok.broadcast_variables([first], root_rank=2))
+        assert session.run([first, second]) == [12.0, own]
+
+
+def check_the_hook_broadcasts_before_the_first_step_of_a_table():
     with tf.Graph().as_default():
         sok.Init(global_batch_size=SIZE, seed=2)
-        _, rows = _tables()
-        tf.compat.v1.train.get_or_create_global_step()
-        with tf.compat.v1.train.MonitoredTrainingSession() as session:
-            return float(session.run(rows))
+        table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+        variables = _variables()
+        rows = tf.nn.embedding_lookup(table, [communicator().rank])
+        step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows), var_list=[table])
+        hooks = [sok.BroadcastGlobalVariablesHook(root_rank=2)]
+        with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+            assert _values(session, variables) == _values_of(2)
+            session.run(step)
+            assert session.run(rows)[0, 0] < 1.0
+
+
+def check_what_cannot_be_sent():
+    with tf.Graph().as_default():
+        words = tf.Variable("word", name="words")
+        with pytest.raises(TypeError, match="Variable 'words' of string cannot be sent"):
+            sok.broadcast_variables([words])
+        with pytest.raises(ValueError, match="Rank 3 is not one of the 3 ranks"):
+            sok.broadcast_global_variables(3)
 
 
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
 
 
-@pytest.fixture(scope="module")
-def results():
-    return ranks.run_checks(CHECKS, ranks=SIZE)
+def test_on_three_ranks():
+    """The output names the check that failed."""
+    ranks.run_checks(CHECKS, ranks=SIZE)
 
 
-def test_the_same_arguments_everywhere(results):
-    assert results["check_same_arguments"] == [b"OK"] * SIZE
-    assert results["check_several_sessions"] == [[b"OK"] * 4] * SIZE
-
-
-def test_a_batch_that_does_not_divide_is_refused(results):
-    for message in results["check_batch_size_is_no_multiple"]:
-        assert "global_batch_size=7 is not a multiple of the 3 ranks" in message
-
-
-@pytest.mark.parametrize(
-    ("check", "message"),
-    [
-        ("check_other_batch_size", "rank 0 has global_batch_size=3, rank 1 has global_batch_size=6"),
-        (
-            "check_other_gradient_dtype",
-            "rank 0 has gradient_exchange_dtype=float, rank 2 has gradient_exchange_dtype=bfloat16",
-        ),
-    ],
-)
-def test_every_rank_is_told_who_disagrees(results, check, message):
-    for told in results[check]:
-        assert f"sok.Init: the ranks disagree: {message}" in told
-
-
-def test_initializers_run_init(results):
-    assert results["check_initializers_run_init"] == [[4.0] * 4] * SIZE
-    assert results["check_a_monitored_session"] == [4.0] * SIZE
-
-
-def test_where_init_has_run_an_initializer_concerns_one_rank(results):
-    # Of the keys 1 and 2, rank 1 has one and rank 2 the other.
-    assert results["check_one_rank_alone_initializes_again"] == [[0, 0], [0, 1], [1, 1]]
-
-
-def test_initializers_tell_who_disagrees(results):
-    for told in results["check_initializers_tell_who_disagrees"]:
-        assert "rank 0 has global_batch_size=3, rank 1 has global_batch_size=6" in told
-
-
-def test_rank_0_decides_the_seed(results):
-    for rank, told in enumerate(results["check_rank_0_decides_the_seed"]):
-        assert f"rank {rank} of 3, global batch size 3, seed -5," in told
+def test_one_rank_needs_no_broadcast():
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable = tf.Variable(3.0)
+        session.run(variable.initializer)
+        session.run(sok.broadcast_global_variables())
+        assert session.run(variable) == 3.0
+        with pytest.raises(ValueError, match="Rank 1"):
+            sok.broadcast_global_variables(1)
