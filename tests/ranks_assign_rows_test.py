@@ -41,26 +41,26 @@ def _assigned(keys_of_rank, table_of=lambda: sok.EmbeddingVariable("table", DIM)
         return _contents(session, table)
 
 
-def check_each_rank_gives_a_part():
-    return _assigned([[5, -1, 3], [], [2**40, 4, 0]], before=[3, 4])
+def _rows_of(rank_of_key, owner=None):
+    """The rows of this rank, if `rank_of_key` says which rank has given the row of a key."""
+    mine = [
+        key for key in rank_of_key if (key % 2**64 % SIZE if owner is None else owner) == communicator().rank
+    ]
+    return {key: _row(key, rank_of_key[key]) for key in mine}
 
 
-def check_all_ranks_give_the_same_keys():
-    return _assigned([[7, 8, 9]] * SIZE)
+def check_rows_reach_the_owners_of_their_keys():
+    found = _assigned([[5, -1, 3], [], [2**40, 4, 0]], before=[3, 4])
+    assert found == _rows_of({5: 0, -1: 0, 3: 0, 2**40: 2, 4: 2, 0: 2})
+    table_of = lambda: sok.EmbeddingVariable("table", DIM, key_dtype=tf.uint32)  # noqa: E731
+    assert _assigned([[2**32 - 1], [1], [2**31]], table_of) == _rows_of({2**32 - 1: 0, 1: 1, 2**31: 2})
+    table_of = lambda: experiment.DynamicVariable(DIM, mode="localized:1")  # noqa: E731
+    assert _assigned([[1], [2], [3]], table_of) == _rows_of({1: 0, 2: 1, 3: 2}, owner=1)
 
 
-def check_some_keys_are_given_twice():
-    return _assigned([[9, 1], [1, 2], [2, 9]])
-
-
-def check_narrow_keys():
-    return _assigned(
-        [[2**32 - 1], [1], [2**31]], lambda: sok.EmbeddingVariable("table", DIM, key_dtype=tf.uint32)
-    )
-
-
-def check_a_localized_variable():
-    return _assigned([[1], [2], [3]], lambda: experiment.DynamicVariable(DIM, mode="localized:1"))
+def check_the_lowest_rank_decides():
+    assert _assigned([[7, 8, 9]] * SIZE) == _rows_of({7: 0, 8: 0, 9: 0})
+    assert _assigned([[9, 1], [1, 2], [2, 9]]) == _rows_of({9: 0, 1: 0, 2: 1})
 
 
 def check_several_ops_of_a_run():
@@ -75,10 +75,12 @@ def check_several_ops_of_a_run():
         ]
         harness.initialize(session)
         session.run(assign[rank:] + assign[:rank])
-        return [_contents(session, table) for table in tables]
+        for table, rows in zip_equal(tables, ({10: 0, 30: 2}, {20: 1})):
+            given = {key + giver: _row(row, giver) for key, row in rows.items() for giver in range(SIZE)}
+            assert _contents(session, table) == {key: row for key, row in given.items() if key % SIZE == rank}
 
 
-def check_training_goes_on():
+def check_training_goes_on_with_the_slots_of_each_row():
     """As that of an ordinary variable of which one process assigns all rows."""
     rank = communicator().rank
     with harness.graph_and_session() as session:
@@ -99,95 +101,44 @@ def check_training_goes_on():
             session.run(assign, {keys: assigned})
             for batch in batches:
                 session.run(step, {ids: batch})
-        return session.run(both)
+        np.testing.assert_allclose(*session.run(both), rtol=1e-5)
 
 
-def _errors(keys_of_rank, table_of=lambda: sok.EmbeddingVariable("table", DIM), columns=(DIM,) * SIZE):
-    """This rank's error, and its rows afterwards."""
+FIXED = {"capacity": 2, "use_hashtable": False}
+# Keys and columns of their rows by rank, options of the table, the rank that is wrong, and its error.
+WRONG = [
+    ([[1, 2], [3, 3], [4]], (2, 2, 2), {}, 1, "'table' cannot take rows for a key that occurs twice"),
+    (
+        [[1, 2], [3], [4]],
+        (2, 2, 3),
+        {},
+        2,
+        "'table' of dim 2 cannot take keys of shape [1] with rows of shape [1 3]",
+    ),
+    ([[1], [2], [6]], (2, 2, 2), FIXED, 2, "'table' has the keys [0, 6), not [6]"),
+]
+
+
+def check_all_ranks_raise_what_one_rank_gives_wrongly():
     rank = communicator().rank
-    keys = keys_of_rank[rank]
-    with harness.graph_and_session() as session:
-        table = table_of()
-        fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
-        assign = table.assign_rows(*fed)
-        harness.initialize(session)
-        before = _contents(session, table)
-        with pytest.raises(tf.errors.OpError) as error:
-            session.run(assign, dict(zip_equal(fed, (keys, np.zeros([len(keys), columns[rank]])))))
-        assert _contents(session, table) == before
-        return error.value.message
-
-
-def check_a_key_twice_on_a_rank():
-    return _errors([[1, 2], [3, 3], [4]])
-
-
-def check_rows_of_another_dim():
-    return _errors([[1, 2], [3], [4]], columns=(DIM, DIM, DIM + 1))
-
-
-def check_a_key_out_of_range():
-    return _errors(
-        [[1], [2], [6]], lambda: sok.EmbeddingVariable("table", DIM, capacity=2, use_hashtable=False)
-    )
+    for keys, columns, options, wrong, message in WRONG:
+        with harness.graph_and_session() as session:
+            table = sok.EmbeddingVariable("table", DIM, **options)
+            fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
+            assign = table.assign_rows(*fed)
+            harness.initialize(session)
+            before = _contents(session, table)
+            rows = np.zeros([len(keys[rank]), columns[rank]])
+            with pytest.raises(tf.errors.OpError) as error:
+                session.run(assign, dict(zip_equal(fed, (keys[rank], rows))))
+            assert _contents(session, table) == before
+            message = message if rank == wrong else f"'table': assign_rows: rank {wrong} failed"
+            assert f"Embedding variable {message}" in error.value.message
 
 
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
 
 
-@pytest.fixture(scope="module")
-def results():
-    return ranks.run_checks(CHECKS, ranks=SIZE)
-
-
-def _of_ranks(rank_of_key):
-    """The rows of each rank, if `rank_of_key` says which rank has given the row of a key."""
-    return [
-        {key: _row(key, rank) for key, rank in rank_of_key.items() if key % 2**64 % SIZE == owner}
-        for owner in range(SIZE)
-    ]
-
-
-def test_rows_reach_the_owners_of_their_keys(results):
-    want = _of_ranks({5: 0, -1: 0, 3: 0, 2**40: 2, 4: 2, 0: 2})
-    assert results["check_each_rank_gives_a_part"] == want
-    assert results["check_narrow_keys"] == _of_ranks({2**32 - 1: 0, 1: 1, 2**31: 2})
-    assert results["check_a_localized_variable"] == [{}, {key: _row(key, key - 1) for key in (1, 2, 3)}, {}]
-
-
-def test_several_ops_of_a_run_set_their_own_rows(results):
-    of_ranks = results["check_several_ops_of_a_run"]
-    for number, keys in ((0, {10: 0, 30: 2}), (1, {20: 1})):
-        found = {}
-        for tables in of_ranks:
-            found.update(tables[number])
-        assert found == {key + rank: _row(row, rank) for key, row in keys.items() for rank in range(SIZE)}
-
-
-def test_training_goes_on_with_the_slots_of_each_row(results):
-    for table, plain in results["check_training_goes_on"]:
-        np.testing.assert_allclose(table, plain, rtol=1e-5)
-
-
-def test_the_lowest_rank_decides(results):
-    assert results["check_all_ranks_give_the_same_keys"] == _of_ranks(dict.fromkeys((7, 8, 9), 0))
-    assert results["check_some_keys_are_given_twice"] == _of_ranks({9: 0, 1: 0, 2: 1})
-
-
-@pytest.mark.parametrize(
-    ("check", "rank", "message"),
-    [
-        ("check_a_key_twice_on_a_rank", 1, "'table' cannot take rows for a key that occurs twice"),
-        (
-            "check_rows_of_another_dim",
-            2,
-            "'table' of dim 2 cannot take keys of shape [1] with rows of shape [1 3]",
-        ),
-        ("check_a_key_out_of_range", 2, "'table' has the keys [0, 6), not [6]"),
-    ],
-)
-def test_all_ranks_raise_what_one_rank_gives_wrongly(results, check, rank, message):
-    told = results[check]
-    assert f"Embedding variable {message}" in told[rank]
-    for other in set(range(SIZE)) - {rank}:
-        assert f"Embedding variable 'table': assign_rows: rank {rank} failed" in told[other]
+def test_on_three_ranks():
+    """The output names the check that failed."""
+    ranks.run_checks(CHECKS, ranks=SIZE)

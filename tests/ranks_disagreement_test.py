@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 import tensorflow as tf
@@ -13,23 +14,17 @@ import sparse_operation_kit as sok
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.ranks.communicator import communicator
 
+train = tf.compat.v1.train
 KEYS = [1, 2, 3]
 
 
-def _message_of(build, steps: int = 1) -> str:
-    """Runs `steps` steps of the ops of `build(rank)`; returns the type and message of the error."""
-    import horovod.tensorflow as hvd
-
-    hvd.init()
+def _run(build: Callable[[bool], tf.Tensor]) -> None:
+    """Runs a few steps of `build(whether this is rank 1)`."""
     with harness.graph_and_session() as session:
-        step = build(hvd.rank())
+        step = build(communicator().rank == 1)
         harness.initialize(session)
-        try:
-            for _ in range(steps):
-                session.run(step)
-        except tf.errors.OpError as error:
-            return f"{type(error).__name__}: {error.message}"
-    return "no error"
+        for _ in range(3):
+            session.run(step)
 
 
 def _lookup(name: str = "users", dim: int = 4, key_dtype: tf.DType = tf.int64, **options) -> tf.Tensor:
@@ -37,114 +32,69 @@ def _lookup(name: str = "users", dim: int = 4, key_dtype: tf.DType = tf.int64, *
     return group.lookup_group([group.DenseLookup(variable, tf.constant(KEYS, key_dtype))])[0]
 
 
-def _dims_differ() -> str:
-    return _message_of(lambda rank: _lookup(dim=4 + 4 * (rank == 1)))
+def _exchanged(how: str) -> tf.Tensor:
+    ids = tf.sparse.from_dense(tf.constant([KEYS], tf.int64))
+    lookup = group.SparseLookup(sok.EmbeddingVariable("users", 4), ids, "sum", exchange=how)
+    return group.lookup_group([lookup])[0]
 
 
-def _key_dtypes_differ() -> str:
-    return _message_of(lambda rank: _lookup(key_dtype=tf.int32 if rank == 1 else tf.int64))
+def _trained(optimizer: Callable) -> tf.Operation:
+    return optimizer(0.1).minimize(tf.reduce_sum(_lookup()))
 
 
-def _capacities_differ() -> str:
-    return _message_of(lambda rank: _lookup(capacity=50 if rank == 1 else None))
+# What rank 1 does otherwise, and what the message of every rank says of the others and of rank 1.
+DISAGREEMENTS = [
+    (lambda odd: _lookup(dim=8 if odd else 4), "dim 4", "dim 8"),
+    (lambda odd: _lookup(key_dtype=tf.int32 if odd else tf.int64), "int64 keys", "int32 keys"),
+    (lambda odd: _lookup(capacity=50 if odd else None), "no bound", "capacity 50"),
+    (lambda odd: _lookup(memory="host" if odd else "device"), "no bound", "rows in memory of the host"),
+    (lambda odd: _lookup(initializer=0.5 if odd else None), r"uniform\(-0\.05", r"constant\(0\.5\)"),
+    (lambda odd: _exchanged("sums" if odd else "rows"), "exchanged as rows", "exchanged as sums"),
+    (
+        lambda odd: _trained(train.AdagradOptimizer if odd else train.GradientDescentOptimizer),
+        "trained by 'sgd'",
+        "trained by 'adagrad'",
+    ),
+]
 
 
-def _memories_differ() -> str:
-    return _message_of(lambda rank: _lookup(memory="host" if rank == 1 else "device"))
-
-
-def _initializers_differ() -> str:
-    return _message_of(lambda rank: _lookup(initializer=0.5 if rank == 1 else None))
-
-
-def _exchanges_differ() -> str:
-    def build(rank: int) -> tf.Tensor:
-        variable = sok.EmbeddingVariable("users", 4)
-        ids = tf.sparse.from_dense(tf.constant([KEYS], tf.int64))
-        lookup = group.SparseLookup(variable, ids, "sum", exchange="sums" if rank == 1 else "rows")
-        return group.lookup_group([lookup])[0]
-
-    return _message_of(build)
-
-
-def _optimizers_differ() -> str:
-    def build(rank: int) -> tf.Operation:
-        train = tf.compat.v1.train
-        optimizer = train.AdagradOptimizer(0.1) if rank == 1 else train.GradientDescentOptimizer(0.1)
-        return optimizer.minimize(tf.reduce_sum(_lookup()))
-
-    return _message_of(build, steps=3)
-
-
-def _agree() -> str:
-    """Afterwards, the same processes work if they agree."""
-    return _message_of(lambda rank: _lookup())
-
-
-def _groups_differ() -> str:
-    def build(rank: int) -> tf.Operation:
-        variables = [sok.EmbeddingVariable(name, 4) for name in ("items", "users")]
-        lookups = [group.DenseLookup(variable, tf.constant(KEYS, tf.int64)) for variable in variables]
-        if rank == 1:
-            return tf.group(*[group.lookup_group([lookup])[0] for lookup in lookups])
-        return tf.group(*group.lookup_group(lookups))
-
-    message = _message_of(build)
-    # A rank that ended would end Horovod before the others know what it waited for.
-    with harness.graph_and_session() as session:
-        session.run(communicator().allreduce(tf.constant(1.0), average=False, name="all have the message"))
-    return message
-
-
-def _all_checks() -> dict[str, str]:
-    checks = [
-        _dims_differ,
-        _key_dtypes_differ,
-        _capacities_differ,
-        _memories_differ,
-        _initializers_differ,
-        _exchanges_differ,
-        _optimizers_differ,
-        _agree,
-        _groups_differ,
-    ]
-    return {check.__name__: check() for check in checks}
-
-
-# The texts for rank 0 and for rank 1 in the message of every rank.
-SIDES = {
-    "_dims_differ": ("dim 4", "dim 8"),
-    "_key_dtypes_differ": ("int64 keys", "int32 keys"),
-    "_capacities_differ": ("no bound", "capacity 50"),
-    "_memories_differ": ("no bound", "rows in memory of the host"),
-    "_initializers_differ": (r"uniform\(-0\.05", r"constant\(0\.5\)"),
-    "_exchanges_differ": ("exchanged as rows", "exchanged as sums"),
-    "_optimizers_differ": ("trained by 'sgd'", "trained by 'adagrad'"),
-}
-
-
-@pytest.fixture(scope="module")
-def messages() -> list[dict[str, str]]:
-    return ranks.run(_all_checks, ranks=3, env={"SOK_STALL_SECONDS": "3"})
-
-
-@pytest.mark.parametrize("check", SIDES)
-def test_both_sides_are_named_on_every_rank(messages, check):
-    for rank, by_check in enumerate(messages):
-        message = by_check[check]
-        assert message.startswith("FailedPreconditionError"), message
+def check_both_sides_are_named_on_every_rank():
+    rank = communicator().rank
+    for build, *sides in DISAGREEMENTS:
+        with pytest.raises(tf.errors.FailedPreconditionError) as error:
+            _run(build)
+        message = error.value.message
         assert "Ranks disagree about embedding variable 'users'" in message
-        mine, other = SIDES[check][rank == 1], SIDES[check][rank != 1]
+        mine, other = sides if rank != 1 else reversed(sides)
         assert re.search(f"rank {rank} has 'users' [^;]*{mine}", message), message
         assert re.search(f"rank [^{rank}] has 'users' [^;]*{other}", message), message
 
 
-def test_after_an_error_ranks_that_agree_go_on(messages):
-    assert [by_check["_agree"] for by_check in messages] == ["no error"] * 3
+def check_after_an_error_ranks_that_agree_go_on():
+    _run(lambda odd: _lookup())
 
 
-def test_other_groups_on_a_rank_are_named_instead_of_a_hang(messages):
-    for by_check in messages:
-        message = by_check["_groups_differ"]
-        assert "lookup of 'items', 'users'" in message, message
-        assert re.search("rank 1 waits for [^;]*lookup of '(items|users)':", message), message
+def _in_groups(of_one: bool) -> tf.Operation:
+    variables = [sok.EmbeddingVariable(name, 4) for name in ("items", "users")]
+    lookups = [group.DenseLookup(variable, tf.constant(KEYS, tf.int64)) for variable in variables]
+    groups = [[lookup] for lookup in lookups] if of_one else [lookups]
+    return tf.group(*[group.lookup_group(one) for one in groups])
+
+
+def check_other_groups_on_a_rank_are_named_instead_of_a_hang():
+    with pytest.raises(tf.errors.OpError) as error:
+        _run(_in_groups)
+    # A rank that ended would end Horovod before the others know what it waited for.
+    with harness.graph_and_session() as session:
+        session.run(communicator().allreduce(tf.constant(1.0), average=False, name="all have the message"))
+    message = error.value.message
+    assert "lookup of 'items', 'users'" in message, message
+    assert re.search("rank 1 waits for [^;]*lookup of '(items|users)':", message), message
+
+
+CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
+
+
+def test_on_three_ranks():
+    """The output names the check that failed."""
+    ranks.run_checks(CHECKS, ranks=3, env={"SOK_STALL_SECONDS": "3"})
