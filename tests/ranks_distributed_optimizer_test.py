@@ -14,6 +14,7 @@ from sparse_operation_kit.ranks import initialize
 from sparse_operation_kit.ranks.communicator import communicator
 
 train = tf.compat.v1.train
+legacy = compat.legacy_keras_optimizers()[0][1]
 LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
 Distributed = sok.DistributedOptimizer
 
@@ -27,9 +28,8 @@ INNER = {
     "sgd": lambda: train.GradientDescentOptimizer(0.2),
     "adagrad": lambda: train.AdagradOptimizer(0.1),
     "adam": lambda: train.AdamOptimizer(0.01),
+    "keras_sgd": lambda: legacy.SGD(0.2),
 }
-if compat.legacy_keras_optimizers():
-    INNER["keras_sgd"] = lambda: compat.legacy_keras_optimizers()[0][1].SGD(0.2)
 
 WRAPPED = {
     "gathered slices": lambda inner: Distributed(inner, op="sum"),
@@ -37,9 +37,6 @@ WRAPPED = {
     "loss scale outside": lambda inner: LossScaleOptimizer(Distributed(inner, op="sum"), initial_scale=8.0),
     "loss scale inside": lambda inner: Distributed(LossScaleOptimizer(inner, initial_scale=8.0), op="sum"),
 }
-CASES = [("gathered slices", inner) for inner in INNER] + [
-    (wrapped, "adagrad") for wrapped in WRAPPED if wrapped != "gathered slices"
-]
 
 
 class _Model:
@@ -82,58 +79,46 @@ def _trained(make_train_op):
         return model.state(session)
 
 
-def check_cases():
-    return [_trained(lambda m, c=case: WRAPPED[c[0]](INNER[c[1]]()).minimize(m.loss)) for case in CASES]
-
-
-def check_clipping_sees_the_whole_batch():
-    return _trained(_clipped)
-
-
 def _clipped(model):
     optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
     pairs = optimizer.compute_gradients(model.loss, [model.kernel])
     return optimizer.apply_gradients([(tf.clip_by_norm(gradient, 0.01), v) for gradient, v in pairs])
 
 
-def _by_global_norm(model):
+def _by_global_norm(model, between=lambda: None):
     optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
     gradients, variables = zip_equal(*optimizer.compute_gradients(model.loss))
+    between()
     clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
     return optimizer.apply_gradients(zip_equal(clipped, variables))
 
 
-NORMS = {"by hand": _by_global_norm}
-if compat.legacy_keras_optimizers():
-    # The optimizers of Keras in TensorFlow 1.15 have no global_clipnorm.
-    for limit in ("clipnorm", "global_clipnorm") if compat.IS_TENSORFLOW_2 else ("clipnorm",):
-        NORMS[limit] = lambda model, limit=limit: Distributed(
-            compat.legacy_keras_optimizers()[0][1].SGD(0.5, **{limit: 0.05}), op="sum"
-        ).minimize(model.loss)
+def _by_keras(model, limit):
+    optimizer = Distributed(legacy.SGD(0.5, **{limit: 0.05}), op="sum")
+    return optimizer.minimize(model.loss)
 
 
-def check_norms_of_tables():
-    return {name: _trained(make_train_op) for name, make_train_op in NORMS.items()}
+# Ways to train, with clips that see the gradients and the rows of the whole batch.
+WAYS = {
+    f"{wrapped}, {inner}": lambda model, wrapped=wrapped, inner=inner: WRAPPED[wrapped](
+        INNER[inner]()
+    ).minimize(model.loss)
+    for wrapped in WRAPPED
+    for inner in INNER
+    if wrapped == "gathered slices" or inner == "adagrad"
+}
+WAYS.update({"clipped": _clipped, "global norm": _by_global_norm})
+# The optimizers of Keras in TensorFlow 1.15 have no global_clipnorm.
+for _limit in ("clipnorm", "global_clipnorm") if compat.IS_TENSORFLOW_2 else ("clipnorm",):
+    WAYS[_limit] = lambda model, limit=_limit: _by_keras(model, limit)
 
 
-def _after_a_scope(model):
+def _in_collective_training():
     from sparse_operation_kit import deeprec  # adds names to TensorFlow
 
-    optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
-    gradients, variables = zip_equal(*optimizer.compute_gradients(model.loss))
     with deeprec.CollectiveStrategy().scope():
         pass
     deeprec.uninstall()
-    clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
-    return optimizer.apply_gradients(zip_equal(clipped, variables))
-
-
-def check_norms_after_collective_training():
-    return _trained(_after_a_scope)
-
-
-def check_gradients_by_hand():
-    return _trained(_by_hand)
 
 
 def _by_hand(model):
@@ -145,17 +130,30 @@ def _by_hand(model):
     return optimizer.apply_gradients(optimizer.combine_gradients(pairs))
 
 
-def check_plain_horovod():
+def _by_horovod(model):
     import horovod.tensorflow as hvd
 
-    def make_train_op(model):
-        tables, others = sok.split_embedding_variable_from_others([model.table, model.ordinary, model.kernel])
-        optimizer = train.AdagradOptimizer(0.1)
-        pairs = optimizer.compute_gradients(model.loss, [*tables, *others])
-        reduced = [(hvd.allreduce(g, op=hvd.Sum), v) for g, v in pairs if v is not model.table]
-        return optimizer.apply_gradients([pairs[0], *reduced])
+    tables, others = sok.split_embedding_variable_from_others([model.table, model.ordinary, model.kernel])
+    optimizer = train.AdagradOptimizer(0.1)
+    pairs = optimizer.compute_gradients(model.loss, [*tables, *others])
+    reduced = [(hvd.allreduce(g, op=hvd.Sum), v) for g, v in pairs if v is not model.table]
+    return optimizer.apply_gradients([pairs[0], *reduced])
 
-    return _trained(make_train_op)
+
+# Ways for several ranks, and the way of one process that each equals.
+OF_RANKS = {
+    "norms after collective training": (
+        lambda model: _by_global_norm(model, _in_collective_training),
+        "global norm",
+    ),
+    "combined by hand": (_by_hand, "gathered slices, adagrad"),
+    "combined by Horovod": (_by_horovod, "gathered slices, adagrad"),
+}
+
+
+def check_training():
+    ways = {**WAYS, **{way: make for way, (make, _) in OF_RANKS.items() if communicator().size > 1}}
+    return {way: _trained(make) for way, make in ways.items()}
 
 
 def check_gathered_gradients_of_tables_are_refused():
@@ -231,44 +229,17 @@ def launched():
 
 @pytest.fixture(scope="module")
 def one_process():
-    """The results in this process of the checks that need no Horovod."""
     initialize._reset()
-    checks = (check_cases, check_clipping_sees_the_whole_batch, check_norms_of_tables)
-    yield {check.__name__: check() for check in checks}
+    yield check_training()
     initialize._reset()
 
 
-def _assert_same_state(state, expected):
-    for value, other in zip_equal(state, expected):
-        np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[f"{wrapped}-{inner}" for wrapped, inner in CASES])
-def test_training_is_that_of_one_process(launched, one_process, index):
-    for results in launched["check_cases"]:
-        _assert_same_state(results[index], one_process["check_cases"][index])
-
-
-def test_clipping_sees_the_gradients_of_the_whole_batch(launched, one_process):
-    for state in launched["check_clipping_sees_the_whole_batch"]:
-        _assert_same_state(state, one_process["check_clipping_sees_the_whole_batch"])
-
-
-@pytest.mark.parametrize("name", NORMS)
-def test_norms_count_the_rows_of_all_ranks(launched, one_process, name):
-    for results in launched["check_norms_of_tables"]:
-        _assert_same_state(results[name], one_process["check_norms_of_tables"][name])
-
-
-def test_the_end_of_collective_training_leaves_norms_of_others(launched, one_process):
-    for state in launched["check_norms_after_collective_training"]:
-        _assert_same_state(state, one_process["check_norms_of_tables"]["by hand"])
-
-
-@pytest.mark.parametrize("check", ["check_gradients_by_hand", "check_plain_horovod"])
-def test_other_ways_to_combine_are_the_same(launched, one_process, check):
-    for state in launched[check]:
-        _assert_same_state(state, one_process["check_cases"][CASES.index(("gathered slices", "adagrad"))])
+@pytest.mark.parametrize("way", [*WAYS, *OF_RANKS])
+def test_training_is_that_of_one_process(launched, one_process, way):
+    expected = one_process[OF_RANKS[way][1] if way in OF_RANKS else way]
+    for of_rank in launched["check_training"]:
+        for value, other in zip_equal(of_rank[way], expected):
+            np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5)
 
 
 def _assert_sums_and_averages(results, size):
