@@ -13,6 +13,7 @@ from same_length import zip_equal
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
@@ -56,6 +57,13 @@ def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Sessio
     config = session_config(intra_op_threads)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         session.run(sok.Init(global_batch_size=GLOBAL_BATCH_SIZE, seed=SEED))
+        yield session
+
+
+@pytest.fixture
+def session() -> Iterator[tf.compat.v1.Session]:
+    """`graph_and_session` for a whole test. A file of tests has it by `session = harness.session`."""
+    with graph_and_session() as session:
         yield session
 
 
