@@ -83,12 +83,12 @@ def test_a_rating_is_joined_with_its_user_and_movie(tmp_path):
 
 def test_labels(tmp_path):
     incomes = {"<=50K": 0, ">50K": 1, "<=50K.": 0, ">50K.": 1, ">50K \r": 1, " >50K": 1}
-    # A rating of four and more is a click.
-    ratings = {1: 0, 2: 0, 3: 0, 4: 1, 5: 1}
-    for text, label in incomes.items():
-        assert read_lines(Census, tmp_path, census_line(label=text))["label"] == [label], text
-    for rating, label in ratings.items():
-        assert read_lines(MovieLens, tmp_path, f"1\t1\t{rating}\t1")["label"] == [label], rating
+    lines = [census_line(age=30 + i, label=text) for i, text in enumerate(incomes)]
+    samples = read_lines(Census, tmp_path, *lines)
+    assert samples["label"][np.argsort(samples["dense"][:, 0])].tolist() == list(incomes.values())
+    # A rating of four and more is a click. Each is of another movie, and so of another year.
+    samples = read_lines(MovieLens, tmp_path, *(f"1\t{rating}\t{rating}\t1" for rating in range(1, 6)))
+    assert samples["label"][np.argsort(samples["dense"][:, 1])].tolist() == [0, 0, 0, 1, 1]
 
 
 def test_files_of_census_are_read_whole(tmp_path):
