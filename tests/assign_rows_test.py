@@ -8,6 +8,8 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
+session = harness.session
+
 DIM = 2
 NAME = "sound_table"
 
@@ -22,19 +24,18 @@ NAME = "sound_table"
         ([1, 1], np.zeros([2, DIM])),  # a key twice
     ],
 )
-def test_wrong_shapes_and_repeated_keys_are_refused(keys, values):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name=NAME, dim=DIM, capacity=5)
-        rows = tf.nn.embedding_lookup(table, [10, 20, 30])
-        fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
-        assign = table.assign_rows(*fed)
-        harness.initialize(session)
-        session.run(rows)
-        before = harness.table_contents(session, table)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
-            session.run(assign, dict(zip_equal(fed, (keys, values))))
-        for was, now in zip_equal(before, harness.table_contents(session, table)):
-            np.testing.assert_array_equal(now, was)
+def test_wrong_shapes_and_repeated_keys_are_refused(session, keys, values):
+    table = sok.EmbeddingVariable(name=NAME, dim=DIM, capacity=5)
+    rows = tf.nn.embedding_lookup(table, [10, 20, 30])
+    fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
+    assign = table.assign_rows(*fed)
+    harness.initialize(session)
+    session.run(rows)
+    before = harness.table_contents(session, table)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
+        session.run(assign, dict(zip_equal(fed, (keys, values))))
+    for was, now in zip_equal(before, harness.table_contents(session, table)):
+        np.testing.assert_array_equal(now, was)
 
 
 KEYS = [2, -1, 2**40]
@@ -46,29 +47,27 @@ ROWS = np.array([[1.0, 2.0], [np.nan, -np.inf], [5.0, 6.0]], np.float32)
     "options",
     [{}, {"capacity": 4}, {"capacity": 4, "on_full": "evict_lru"}, {"admission": sok.CounterFilter(9)}],
 )
-def test_rows_are_those_of_their_keys(options, feeds):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(NAME, DIM, **options)
-        fed = tf.compat.v1.placeholder(tf.int64, [None]), tf.compat.v1.placeholder(tf.float32, [None, DIM])
-        given = fed if feeds == "keys and rows" else (KEYS, ROWS)
-        assign = table.assign_rows(*given, name="pretrained")
-        assert (assign.op.name, assign.dtype, assign.shape.rank) == ("pretrained", tf.string, 0)
-        rows = tf.nn.embedding_lookup(table, tf.constant(KEYS, tf.int64))
-        harness.initialize(session)
-        assert session.run(assign, dict(zip_equal(fed, (KEYS, ROWS)))) == b"OK"
-        np.testing.assert_array_equal(session.run(rows), ROWS)
-        assert session.run(table.size()) == len(KEYS)
+def test_rows_are_those_of_their_keys(session, options, feeds):
+    table = sok.EmbeddingVariable(NAME, DIM, **options)
+    fed = tf.compat.v1.placeholder(tf.int64, [None]), tf.compat.v1.placeholder(tf.float32, [None, DIM])
+    given = fed if feeds == "keys and rows" else (KEYS, ROWS)
+    assign = table.assign_rows(*given, name="pretrained")
+    assert (assign.op.name, assign.dtype, assign.shape.rank) == ("pretrained", tf.string, 0)
+    rows = tf.nn.embedding_lookup(table, tf.constant(KEYS, tf.int64))
+    harness.initialize(session)
+    assert session.run(assign, dict(zip_equal(fed, (KEYS, ROWS)))) == b"OK"
+    np.testing.assert_array_equal(session.run(rows), ROWS)
+    assert session.run(table.size()) == len(KEYS)
 
 
-def test_without_a_hash_table_the_other_rows_stay():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(NAME, DIM, capacity=4, use_hashtable=False)
-        assign, read = table.assign_rows([2, 0], [[1, 2], [3, 4]]), table.read_value()
-        harness.initialize(session)
-        want = session.run(read)
-        session.run(assign)
-        want[[2, 0]] = [[1, 2], [3, 4]]
-        np.testing.assert_array_equal(session.run(read), want)
+def test_without_a_hash_table_the_other_rows_stay(session):
+    table = sok.EmbeddingVariable(NAME, DIM, capacity=4, use_hashtable=False)
+    assign, read = table.assign_rows([2, 0], [[1, 2], [3, 4]]), table.read_value()
+    harness.initialize(session)
+    want = session.run(read)
+    session.run(assign)
+    want[[2, 0]] = [[1, 2], [3, 4]]
+    np.testing.assert_array_equal(session.run(read), want)
 
 
 @pytest.mark.parametrize(
@@ -82,25 +81,23 @@ def test_without_a_hash_table_the_other_rows_stay():
         (tf.uint32, np.array([1, 7], np.int64)),
     ],
 )
-def test_keys_of_other_integer_dtypes(key_dtype, keys):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(NAME, DIM, key_dtype=key_dtype)
-        keys = tf.cast(tf.constant([1, 7]), keys) if isinstance(keys, tf.DType) else keys
-        assign = table.assign_rows(keys, ROWS[::2].astype(np.float64))
-        harness.initialize(session)
-        session.run(assign)
-        found, rows = session.run(table.keys_and_rows())
-        assert found.tolist() == [1, 7]
-        np.testing.assert_array_equal(rows, ROWS[::2])
+def test_keys_of_other_integer_dtypes(session, key_dtype, keys):
+    table = sok.EmbeddingVariable(NAME, DIM, key_dtype=key_dtype)
+    keys = tf.cast(tf.constant([1, 7]), keys) if isinstance(keys, tf.DType) else keys
+    assign = table.assign_rows(keys, ROWS[::2].astype(np.float64))
+    harness.initialize(session)
+    session.run(assign)
+    found, rows = session.run(table.keys_and_rows())
+    assert found.tolist() == [1, 7]
+    np.testing.assert_array_equal(rows, ROWS[::2])
 
 
-def test_no_keys():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(NAME, DIM)
-        assign = table.assign_rows([], np.zeros([0, DIM]))
-        harness.initialize(session)
-        assert session.run(assign) == b"OK"
-        assert session.run(table.size()) == 0
+def test_no_keys(session):
+    table = sok.EmbeddingVariable(NAME, DIM)
+    assign = table.assign_rows([], np.zeros([0, DIM]))
+    harness.initialize(session)
+    assert session.run(assign) == b"OK"
+    assert session.run(table.size()) == 0
 
 
 def _adam():
@@ -117,35 +114,34 @@ def _adam():
         (lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), {}),
     ],
 )
-def test_slots_of_old_rows_stay_and_those_of_new_rows_begin(optimizer, options):
+def test_slots_of_old_rows_stay_and_those_of_new_rows_begin(session, optimizer, options):
     """Training goes on like that of an ordinary variable whose rows are assigned."""
-    with harness.graph_and_session() as session:
-        count = tf.compat.v1.train.get_or_create_global_step()
-        table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5, **options)
-        plain = tf.compat.v1.get_variable("plain", [8, DIM], initializer=tf.constant_initializer(0.5))
-        ids = tf.compat.v1.placeholder(tf.int64, [None])
-        rows = [tf.nn.embedding_lookup(one, ids) for one in (table, plain)]
-        loss = tf.add_n([tf.reduce_sum(tf.square(one) * [1.0, 2.0]) for one in rows])
-        step = optimizer().minimize(loss, count)
-        keys = tf.compat.v1.placeholder(tf.int64, [None])
-        new = tf.stack([tf.cast(keys, tf.float32), tf.cast(keys, tf.float32) + 0.5], axis=1)
-        assign = [table.assign_rows(keys, new), tf.compat.v1.scatter_update(plain, keys, new)]
-        known = [1, 2, 3, 5]
-        both = tf.nn.embedding_lookup(table, known), tf.nn.embedding_lookup(plain, known)
-        harness.initialize(session)
+    count = tf.compat.v1.train.get_or_create_global_step()
+    table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5, **options)
+    plain = tf.compat.v1.get_variable("plain", [8, DIM], initializer=tf.constant_initializer(0.5))
+    ids = tf.compat.v1.placeholder(tf.int64, [None])
+    rows = [tf.nn.embedding_lookup(one, ids) for one in (table, plain)]
+    loss = tf.add_n([tf.reduce_sum(tf.square(one) * [1.0, 2.0]) for one in rows])
+    step = optimizer().minimize(loss, count)
+    keys = tf.compat.v1.placeholder(tf.int64, [None])
+    new = tf.stack([tf.cast(keys, tf.float32), tf.cast(keys, tf.float32) + 0.5], axis=1)
+    assign = [table.assign_rows(keys, new), tf.compat.v1.scatter_update(plain, keys, new)]
+    known = [1, 2, 3, 5]
+    both = tf.nn.embedding_lookup(table, known), tf.nn.embedding_lookup(plain, known)
+    harness.initialize(session)
 
-        def train(*batches):
-            for batch in batches:
-                session.run(step, {ids: batch})
+    def train(*batches):
+        for batch in batches:
+            session.run(step, {ids: batch})
 
-        train([1, 2, 3], [2], [3, 2])  # Adam owes row 1 two steps when it is assigned, and 3 one.
-        session.run(assign, {keys: [5, 1]})
-        for batch in ([2], [5, 3], [2], [1, 5]):
-            train(batch)
-            np.testing.assert_allclose(*session.run(both), rtol=1e-5)
-        session.run(assign, {keys: [3, 2]})
-        train([5], [2, 3])
+    train([1, 2, 3], [2], [3, 2])  # Adam owes row 1 two steps when it is assigned, and 3 one.
+    session.run(assign, {keys: [5, 1]})
+    for batch in ([2], [5, 3], [2], [1, 5]):
+        train(batch)
         np.testing.assert_allclose(*session.run(both), rtol=1e-5)
+    session.run(assign, {keys: [3, 2]})
+    train([5], [2, 3])
+    np.testing.assert_allclose(*session.run(both), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -186,40 +182,38 @@ def test_wrong_dtypes_of_tensors_are_refused():
         ({"capacity": 20, "use_hashtable": False}, tf.errors.InvalidArgumentError),
     ],
 )
-def test_without_room_or_out_of_range_nothing_changes(options, error):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(NAME, DIM, **options)
-        rows = tf.nn.embedding_lookup(table, [10, 11])
-        assign = table.assign_rows([10, 20, 21], np.ones([3, DIM]))
-        harness.initialize(session)
-        session.run(rows)
-        before = harness.table_contents(session, table)
-        with pytest.raises(error, match=NAME):
-            session.run(assign)
-        for was, now in zip_equal(before, harness.table_contents(session, table)):
-            np.testing.assert_array_equal(now, was)
+def test_without_room_or_out_of_range_nothing_changes(session, options, error):
+    table = sok.EmbeddingVariable(NAME, DIM, **options)
+    rows = tf.nn.embedding_lookup(table, [10, 11])
+    assign = table.assign_rows([10, 20, 21], np.ones([3, DIM]))
+    harness.initialize(session)
+    session.run(rows)
+    before = harness.table_contents(session, table)
+    with pytest.raises(error, match=NAME):
+        session.run(assign)
+    for was, now in zip_equal(before, harness.table_contents(session, table)):
+        np.testing.assert_array_equal(now, was)
 
 
-def test_an_admission_filter_does_not_apply_and_counts_from_then_on():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5, admission=sok.CounterFilter(3))
-        keys = tf.constant([7, 8, 9], tf.int64)
-        rows = tf.nn.embedding_lookup(table, keys)
-        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
-        assign, frequency = table.assign_rows([8, 7], [[3, 4], [1, 2]]), table.get_frequency(keys)
-        session.run(table.initializer)
-        early = tf.nn.embedding_lookup(table, tf.constant([8], tf.int64))
-        session.run(tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(early)))
-        assert session.run(frequency).tolist() == [0, 1, 0]
-        session.run(assign)
-        assert session.run(frequency).tolist() == [0, 0, 0]
-        session.run(step)
-        assert session.run(frequency).tolist() == [1, 1, 1]
-        session.run(assign)
-        assert session.run(frequency).tolist() == [1, 1, 1]
-        session.run(step)
-        found, values = harness.table_contents(session, table)
-        assert dict(zip_equal(found.tolist(), values.tolist())) == {7: [0, 1], 8: [2, 3]}
+def test_an_admission_filter_does_not_apply_and_counts_from_then_on(session):
+    table = sok.EmbeddingVariable(NAME, DIM, initializer=0.5, admission=sok.CounterFilter(3))
+    keys = tf.constant([7, 8, 9], tf.int64)
+    rows = tf.nn.embedding_lookup(table, keys)
+    step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+    assign, frequency = table.assign_rows([8, 7], [[3, 4], [1, 2]]), table.get_frequency(keys)
+    session.run(table.initializer)
+    early = tf.nn.embedding_lookup(table, tf.constant([8], tf.int64))
+    session.run(tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(early)))
+    assert session.run(frequency).tolist() == [0, 1, 0]
+    session.run(assign)
+    assert session.run(frequency).tolist() == [0, 0, 0]
+    session.run(step)
+    assert session.run(frequency).tolist() == [1, 1, 1]
+    session.run(assign)
+    assert session.run(frequency).tolist() == [1, 1, 1]
+    session.run(step)
+    found, values = harness.table_contents(session, table)
+    assert dict(zip_equal(found.tolist(), values.tolist())) == {7: [0, 1], 8: [2, 3]}
 
 
 def test_a_scaffold_assigns_rows_unless_it_restores(tmp_path):

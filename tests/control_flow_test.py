@@ -12,6 +12,7 @@ from sparse_operation_kit.deeprec import fused_lookups, multi_dim
 deeprec.uninstall()  # importing it has installed its names
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 
 def in_cond(table, keys):
@@ -37,16 +38,15 @@ LOOKUPS = [in_cond, in_while_loop, in_function]
 
 
 @pytest.mark.parametrize("look_up", LOOKUPS)
-def test_rows_are_read_and_inserted(look_up):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        keys = tf.constant([5, 6, 5], tf.int64)
-        inside = look_up(table, keys)
-        outside = tf.nn.embedding_lookup(table, keys)
-        harness.initialize(session)
-        got = session.run(inside)
-        assert session.run(table.size()) == 2
-        np.testing.assert_array_equal(got, session.run(outside))
+def test_rows_are_read_and_inserted(session, look_up):
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    keys = tf.constant([5, 6, 5], tf.int64)
+    inside = look_up(table, keys)
+    outside = tf.nn.embedding_lookup(table, keys)
+    harness.initialize(session)
+    got = session.run(inside)
+    assert session.run(table.size()) == 2
+    np.testing.assert_array_equal(got, session.run(outside))
 
 
 def in_cond_in_function(table, keys):
@@ -72,16 +72,15 @@ def test_a_gradient_from_a_branch_or_a_loop_names_the_table(look_up, taped):
             tape.gradient(sum_of_rows, table) if taped else tf.gradients(sum_of_rows, table)
 
 
-def test_a_gradient_leaves_a_function():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=3.0)
-        rows = in_function(table, tf.constant([5, 6, 5], tf.int64))
-        (gradient,) = tf.gradients(tf.reduce_sum(tf.square(rows)), table)
-        step = tf.compat.v1.train.GradientDescentOptimizer(0.25).apply_gradients([(gradient, table)])
-        harness.initialize(session)
-        np.testing.assert_array_equal(session.run(gradient.values), [[12, 12], [6, 6]])
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), [[0, 0], [1.5, 1.5], [0, 0]])
+def test_a_gradient_leaves_a_function(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=3.0)
+    rows = in_function(table, tf.constant([5, 6, 5], tf.int64))
+    (gradient,) = tf.gradients(tf.reduce_sum(tf.square(rows)), table)
+    step = tf.compat.v1.train.GradientDescentOptimizer(0.25).apply_gradients([(gradient, table)])
+    harness.initialize(session)
+    np.testing.assert_array_equal(session.run(gradient.values), [[12, 12], [6, 6]])
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), [[0, 0], [1.5, 1.5], [0, 0]])
 
 
 def group(table, ids):
@@ -114,65 +113,60 @@ LOOKUPS_OF_BAGS = [
 
 
 @pytest.mark.parametrize("look_up", LOOKUPS_OF_BAGS)
-def test_every_lookup_can_be_in_a_function(look_up):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2)
+def test_every_lookup_can_be_in_a_function(session, look_up):
+    table = sok.EmbeddingVariable(name="table", dim=2)
 
-        @tf.function
-        def looked_up(keys):
-            ids = tf.SparseTensor([[0, 0], [1, 0], [2, 0]], keys, [3, 1])
-            return look_up(table, ids)
+    @tf.function
+    def looked_up(keys):
+        ids = tf.SparseTensor([[0, 0], [1, 0], [2, 0]], keys, [3, 1])
+        return look_up(table, ids)
 
-        keys = tf.constant([5, 6, 5], tf.int64)
-        inside = looked_up(keys)
-        outside = tf.nn.embedding_lookup(table, keys)
-        harness.initialize(session)
-        np.testing.assert_array_equal(*session.run([inside, outside]))
+    keys = tf.constant([5, 6, 5], tf.int64)
+    inside = looked_up(keys)
+    outside = tf.nn.embedding_lookup(table, keys)
+    harness.initialize(session)
+    np.testing.assert_array_equal(*session.run([inside, outside]))
 
 
 @pytest.mark.parametrize("look_up", LOOKUPS)
-def test_a_stopped_gradient_is_none(look_up):
-    with harness.graph_and_session():
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        inside = tf.stop_gradient(look_up(table, tf.constant([5, 6, 5], tf.int64)))
-        assert tf.gradients(tf.reduce_sum(inside), table) == [None]
+def test_a_stopped_gradient_is_none(session, look_up):
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    inside = tf.stop_gradient(look_up(table, tf.constant([5, 6, 5], tf.int64)))
+    assert tf.gradients(tf.reduce_sum(inside), table) == [None]
 
 
-def test_rows_taken_into_a_branch_train():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        rows = tf.nn.embedding_lookup(table, [5, 6])
-        wanted = tf.compat.v1.placeholder(tf.bool, [])
-        chosen = tf.cond(wanted, lambda: 2.0 * rows, lambda: tf.zeros_like(rows))
-        step = tf.compat.v1.train.GradientDescentOptimizer(0.25).minimize(tf.reduce_sum(chosen))
-        harness.initialize(session)
-        session.run(step, {wanted: False})
-        np.testing.assert_array_equal(session.run(rows), np.ones([2, 2]))
-        session.run(step, {wanted: True})
-        np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 0.5))
+def test_rows_taken_into_a_branch_train(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    rows = tf.nn.embedding_lookup(table, [5, 6])
+    wanted = tf.compat.v1.placeholder(tf.bool, [])
+    chosen = tf.cond(wanted, lambda: 2.0 * rows, lambda: tf.zeros_like(rows))
+    step = tf.compat.v1.train.GradientDescentOptimizer(0.25).minimize(tf.reduce_sum(chosen))
+    harness.initialize(session)
+    session.run(step, {wanted: False})
+    np.testing.assert_array_equal(session.run(rows), np.ones([2, 2]))
+    session.run(step, {wanted: True})
+    np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 0.5))
 
 
-def test_a_gradient_inside_of_the_same_function():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2)
+def test_a_gradient_inside_of_the_same_function(session):
+    table = sok.EmbeddingVariable(name="table", dim=2)
 
-        @tf.function
-        def gradient_of(keys):
-            (gradient,) = tf.gradients(tf.reduce_sum(tf.nn.embedding_lookup(table, keys)), table.handle)
-            return gradient.values
+    @tf.function
+    def gradient_of(keys):
+        (gradient,) = tf.gradients(tf.reduce_sum(tf.nn.embedding_lookup(table, keys)), table.handle)
+        return gradient.values
 
-        values = gradient_of(tf.constant([5, 6, 5], tf.int64))
-        harness.initialize(session)
-        np.testing.assert_array_equal(session.run(values), [[2, 2], [1, 1]])
+    values = gradient_of(tf.constant([5, 6, 5], tf.int64))
+    harness.initialize(session)
+    np.testing.assert_array_equal(session.run(values), [[2, 2], [1, 1]])
 
 
-def test_a_dataset_may_look_rows_up():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        data = tf.data.Dataset.range(4).map(lambda key: tf.nn.embedding_lookup(table, key))
-        iterator = tf.compat.v1.data.make_initializable_iterator(data.batch(4))
-        rows = iterator.get_next()
-        harness.initialize(session)
-        session.run(iterator.initializer)
-        got = session.run(rows)
-        np.testing.assert_array_equal(got, session.run(tf.nn.embedding_lookup(table, np.arange(4))))
+def test_a_dataset_may_look_rows_up(session):
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    data = tf.data.Dataset.range(4).map(lambda key: tf.nn.embedding_lookup(table, key))
+    iterator = tf.compat.v1.data.make_initializable_iterator(data.batch(4))
+    rows = iterator.get_next()
+    harness.initialize(session)
+    session.run(iterator.initializer)
+    got = session.run(rows)
+    np.testing.assert_array_equal(got, session.run(tf.nn.embedding_lookup(table, np.arange(4))))

@@ -10,6 +10,7 @@ from sparse_operation_kit import deeprec
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 v1 = tf.compat.v1
 
@@ -27,37 +28,33 @@ def column_table():
 
 
 @pytest.mark.parametrize("initializers", ["collections", "both", "both reversed"])
-def test_the_collections_initialize_tables(initializers):
-    with harness.graph_and_session() as session:
-        table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer())
-        rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
-        step = v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
-        made = [
-            v1.get_collection(v1.GraphKeys.EV_INIT_VAR_OPS),
-            v1.get_collection(v1.GraphKeys.EV_INIT_SLOT_OPS),
-        ]
-        assert (len(made[0]), len(made[1])) == (1, 0)
-        if initializers == "both":
-            harness.initialize(session)
-            session.run(step)
-        session.run(made[0])
-        session.run(made[1])
-        if initializers == "both reversed":
-            harness.initialize(session)
-        # The collection's op leaves a table that exists as it is.
-        np.testing.assert_array_equal(
-            session.run(rows), [[0.0, 0.0] if initializers == "both" else [1.0, 1.0]]
-        )
+def test_the_collections_initialize_tables(session, initializers):
+    table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer())
+    rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
+    step = v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+    made = [
+        v1.get_collection(v1.GraphKeys.EV_INIT_VAR_OPS),
+        v1.get_collection(v1.GraphKeys.EV_INIT_SLOT_OPS),
+    ]
+    assert (len(made[0]), len(made[1])) == (1, 0)
+    if initializers == "both":
+        harness.initialize(session)
+        session.run(step)
+    session.run(made[0])
+    session.run(made[1])
+    if initializers == "both reversed":
+        harness.initialize(session)
+    # The collection's op leaves a table that exists as it is.
+    np.testing.assert_array_equal(session.run(rows), [[0.0, 0.0] if initializers == "both" else [1.0, 1.0]])
 
 
-def test_the_tables_of_columns_are_in_the_collections():
-    with harness.graph_and_session() as session:
-        rows = column_table()
-        table = v1.get_embedding_variable("table", 2)
-        found = v1.get_collection(v1.GraphKeys.EMBEDDING_VARIABLES)
-        assert len(found) == 2 and found[1] is table
-        session.run(v1.get_collection(v1.GraphKeys.EV_INIT_VAR_OPS))
-        assert session.run(rows).shape == (1, 2)
+def test_the_tables_of_columns_are_in_the_collections(session):
+    rows = column_table()
+    table = v1.get_embedding_variable("table", 2)
+    found = v1.get_collection(v1.GraphKeys.EMBEDDING_VARIABLES)
+    assert len(found) == 2 and found[1] is table
+    session.run(v1.get_collection(v1.GraphKeys.EV_INIT_VAR_OPS))
+    assert session.run(rows).shape == (1, 2)
 
 
 def test_a_meta_graph_has_the_collections_without_a_warning(tmp_path, caplog):
@@ -266,44 +263,41 @@ def test_a_list_is_the_initial_row_of_every_key(tmp_path):
         np.testing.assert_array_equal(after, np.float32([np.float32(row) - 2, row, row]))
 
 
-def test_narrow_ids_are_widened_and_others_refused():
-    with harness.graph_and_session() as session:
-        table, ids, train = counted()
-        of_three = table.get_frequency(3)
-        with pytest.raises(TypeError, match="'table' has int64 keys, and these ids are float32"):
-            table.get_frequency(tf.constant([1.0]))
-        harness.initialize(session)
-        session.run(train, {ids: [3, 3, 3, 4]})
-        assert session.run(of_three) == 3
+def test_narrow_ids_are_widened_and_others_refused(session):
+    table, ids, train = counted()
+    of_three = table.get_frequency(3)
+    with pytest.raises(TypeError, match="'table' has int64 keys, and these ids are float32"):
+        table.get_frequency(tf.constant([1.0]))
+    harness.initialize(session)
+    session.run(train, {ids: [3, 3, 3, 4]})
+    assert session.run(of_three) == 3
 
 
-def test_a_table_that_keeps_no_statistics():
-    with harness.graph_and_session() as session:
-        table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer())
-        rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
-        with pytest.raises(ValueError, match="'table' keeps no frequencies: a CounterFilter"):
-            table.get_frequency(tf.constant([5], tf.int64))
-        with pytest.raises(ValueError, match="'table' does not keep the steps.*GlobalStepEvict"):
-            table.get_version(tf.constant([5], tf.int64))
-        exported = table.export()
-        with pytest.raises(TypeError, match="cannot be differentiated"):
-            tf.gradients(exported.values, table)
-        harness.initialize(session)
-        session.run(rows)
-        keys, values, versions, freqs = session.run(exported)
-        np.testing.assert_array_equal(keys, [5])
-        np.testing.assert_array_equal(values, [[1.0, 1.0]])
-        assert (len(versions), len(freqs)) == (0, 0)
+def test_a_table_that_keeps_no_statistics(session):
+    table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer())
+    rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
+    with pytest.raises(ValueError, match="'table' keeps no frequencies: a CounterFilter"):
+        table.get_frequency(tf.constant([5], tf.int64))
+    with pytest.raises(ValueError, match="'table' does not keep the steps.*GlobalStepEvict"):
+        table.get_version(tf.constant([5], tf.int64))
+    exported = table.export()
+    with pytest.raises(TypeError, match="cannot be differentiated"):
+        tf.gradients(exported.values, table)
+    harness.initialize(session)
+    session.run(rows)
+    keys, values, versions, freqs = session.run(exported)
+    np.testing.assert_array_equal(keys, [5])
+    np.testing.assert_array_equal(values, [[1.0, 1.0]])
+    assert (len(versions), len(freqs)) == (0, 0)
 
 
-def test_a_full_table_that_evicts_the_least_frequent_counts_too():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", 2, capacity=4, on_full="evict_lfu")
-        rows = tf.nn.embedding_lookup(table, tf.constant([5, 5, 6], tf.int64))
-        frequency = table.get_frequency([5, 6, 7])
-        harness.initialize(session)
-        session.run(rows)
-        np.testing.assert_array_equal(session.run(frequency), [2, 1, 0])
+def test_a_full_table_that_evicts_the_least_frequent_counts_too(session):
+    table = sok.EmbeddingVariable("table", 2, capacity=4, on_full="evict_lfu")
+    rows = tf.nn.embedding_lookup(table, tf.constant([5, 5, 6], tf.int64))
+    frequency = table.get_frequency([5, 6, 7])
+    harness.initialize(session)
+    session.run(rows)
+    np.testing.assert_array_equal(session.run(frequency), [2, 1, 0])
 
 
 @pytest.mark.parametrize("value, inserts", [("1", False), ("true", False), ("0", True), ("", True)])

@@ -7,6 +7,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
+session = harness.session
+
 
 def averaged(tower_grads):
     """The average of each gradient over towers, as TensorFlow's tutorial for several GPUs computes it."""
@@ -19,28 +21,25 @@ def averaged(tower_grads):
 
 @pytest.mark.parametrize("options", [{"capacity": 4}, {"capacity": 10, "use_hashtable": False}])
 @pytest.mark.parametrize("optimizer", ["GradientDescentOptimizer", "AdamOptimizer", "AdagradOptimizer"])
-def test_a_dense_gradient_of_a_table_with_a_capacity(options, optimizer):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, **options)
-        ordinary = tf.compat.v1.get_variable("ordinary", [10, 2])
-        rows = tf.nn.embedding_lookup(table, [9, 8, 7])
-        same_start = ordinary.assign(tf.scatter_nd([[9], [8], [7]], rows, [10, 2]))
-        trainer = getattr(tf.compat.v1.train, optimizer)(0.5)
-        towers = []
-        for ids, scale in (([9, 8, 9], 2.0), ([8, 7], 3.0)):
-            looked_up = [tf.nn.embedding_lookup(one, ids) for one in (table, ordinary)]
-            loss = tf.add_n([tf.reduce_sum(tf.square(one)) * scale for one in looked_up])
-            towers.append(trainer.compute_gradients(loss, [table, ordinary]))
-        step = trainer.apply_gradients(averaged(towers))
-        dense = tf.convert_to_tensor(towers[0][0][0])
-        assert dense.shape.as_list() == [options["capacity"], 2]
-        harness.initialize(session)
-        session.run(same_start)
-        for _ in range(3):
-            session.run(step)
-            np.testing.assert_allclose(
-                session.run(rows), session.run(ordinary)[[9, 8, 7]], rtol=1e-6, atol=1e-7
-            )
+def test_a_dense_gradient_of_a_table_with_a_capacity(session, options, optimizer):
+    table = sok.EmbeddingVariable(name="table", dim=2, **options)
+    ordinary = tf.compat.v1.get_variable("ordinary", [10, 2])
+    rows = tf.nn.embedding_lookup(table, [9, 8, 7])
+    same_start = ordinary.assign(tf.scatter_nd([[9], [8], [7]], rows, [10, 2]))
+    trainer = getattr(tf.compat.v1.train, optimizer)(0.5)
+    towers = []
+    for ids, scale in (([9, 8, 9], 2.0), ([8, 7], 3.0)):
+        looked_up = [tf.nn.embedding_lookup(one, ids) for one in (table, ordinary)]
+        loss = tf.add_n([tf.reduce_sum(tf.square(one)) * scale for one in looked_up])
+        towers.append(trainer.compute_gradients(loss, [table, ordinary]))
+    step = trainer.apply_gradients(averaged(towers))
+    dense = tf.convert_to_tensor(towers[0][0][0])
+    assert dense.shape.as_list() == [options["capacity"], 2]
+    harness.initialize(session)
+    session.run(same_start)
+    for _ in range(3):
+        session.run(step)
+        np.testing.assert_allclose(session.run(rows), session.run(ordinary)[[9, 8, 7]], rtol=1e-6, atol=1e-7)
 
 
 def dense_uses():
@@ -59,42 +58,40 @@ def dense_uses():
 
 
 @pytest.mark.parametrize("use", sorted(dense_uses()))
-def test_a_gradient_without_a_dense_form_names_the_table(use):
-    with harness.graph_and_session():
-        table = sok.EmbeddingVariable(name="scope/table", dim=2)
-        rows = tf.nn.embedding_lookup(table, [9, 8, 9])
-        more = tf.nn.embedding_lookup(table, [8])
-        (of_one,) = tf.gradients(tf.reduce_sum(rows), table)
-        (of_two,) = tf.gradients(tf.reduce_sum(rows) + tf.reduce_sum(more), table)
-        clipped = tf.clip_by_norm(of_two, 1.0)
-        for gradient in (of_one, of_two, clipped, -clipped):
-            with pytest.raises(NotImplementedError, match="'scope/table' has no dense form.*`values`"):
-                dense_uses()[use](gradient)
+def test_a_gradient_without_a_dense_form_names_the_table(session, use):
+    table = sok.EmbeddingVariable(name="scope/table", dim=2)
+    rows = tf.nn.embedding_lookup(table, [9, 8, 9])
+    more = tf.nn.embedding_lookup(table, [8])
+    (of_one,) = tf.gradients(tf.reduce_sum(rows), table)
+    (of_two,) = tf.gradients(tf.reduce_sum(rows) + tf.reduce_sum(more), table)
+    clipped = tf.clip_by_norm(of_two, 1.0)
+    for gradient in (of_one, of_two, clipped, -clipped):
+        with pytest.raises(NotImplementedError, match="'scope/table' has no dense form.*`values`"):
+            dense_uses()[use](gradient)
 
 
-def test_dense_forms_of_gradients_are_exact():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, capacity=6)
-        other = sok.EmbeddingVariable(name="other", dim=2, capacity=6)
-        outputs = sok.group_embedding_lookup([other, table, table], [[1], [9, 8, 9], [8]])
-        gradient = tf.gradients(tf.add_n([tf.reduce_sum(output) for output in outputs]), [table])[0]
-        both = tf.IndexedSlices(
-            tf.concat([gradient.values] * 2, 0),
-            tf.concat([gradient.indices, tf.gradients(outputs[0], other)[0].indices], 0),
-        )
-        with pytest.raises(NotImplementedError, match="'(table|other)', '(table|other)' .*several tables"):
-            tf.convert_to_tensor(both)
-        assert tf.convert_to_tensor(tf.IndexedSlices(tf.ones([1, 2]), [1], [3, 2])).shape == [3, 2]
-        with pytest.raises(ValueError, match="dense_shape"):
-            tf.convert_to_tensor(tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1])))
-        with pytest.raises(ValueError, match="float64"):
-            tf.convert_to_tensor(gradient, tf.float64)
-        keys, rows = table.keys_and_rows()
-        dense = [tf.convert_to_tensor(gradient), tf.convert_to_tensor(gradient, tf.float32, name="given")]
-        assert dense[1].op.name == "given"
-        harness.initialize(session)
-        first, second = session.run(dense)
-        np.testing.assert_array_equal(first, second)
-        at = {key: row for row, key in enumerate(session.run(keys))}
-        assert first[at[9]].tolist() == first[at[8]].tolist() == [2, 2] and first.sum() == 8
-        assert session.run(rows).shape == (2, 2)
+def test_dense_forms_of_gradients_are_exact(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, capacity=6)
+    other = sok.EmbeddingVariable(name="other", dim=2, capacity=6)
+    outputs = sok.group_embedding_lookup([other, table, table], [[1], [9, 8, 9], [8]])
+    gradient = tf.gradients(tf.add_n([tf.reduce_sum(output) for output in outputs]), [table])[0]
+    both = tf.IndexedSlices(
+        tf.concat([gradient.values] * 2, 0),
+        tf.concat([gradient.indices, tf.gradients(outputs[0], other)[0].indices], 0),
+    )
+    with pytest.raises(NotImplementedError, match="'(table|other)', '(table|other)' .*several tables"):
+        tf.convert_to_tensor(both)
+    assert tf.convert_to_tensor(tf.IndexedSlices(tf.ones([1, 2]), [1], [3, 2])).shape == [3, 2]
+    with pytest.raises(ValueError, match="dense_shape"):
+        tf.convert_to_tensor(tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1])))
+    with pytest.raises(ValueError, match="float64"):
+        tf.convert_to_tensor(gradient, tf.float64)
+    keys, rows = table.keys_and_rows()
+    dense = [tf.convert_to_tensor(gradient), tf.convert_to_tensor(gradient, tf.float32, name="given")]
+    assert dense[1].op.name == "given"
+    harness.initialize(session)
+    first, second = session.run(dense)
+    np.testing.assert_array_equal(first, second)
+    at = {key: row for row, key in enumerate(session.run(keys))}
+    assert first[at[9]].tolist() == first[at[8]].tolist() == [2, 2] and first.sum() == 8
+    assert session.run(rows).shape == (2, 2)

@@ -14,6 +14,7 @@ from sparse_operation_kit import compat, feature_columns
 from sparse_operation_kit.compat.tensors import with_values
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 originals_afterwards = support.originals_afterwards
 v1 = tf.compat.v1
@@ -127,22 +128,21 @@ def update_ops():
 
 
 @pytest.mark.parametrize("look_up", LOOKUPS)
-def test_a_tape_gives_what_tf_gradients_gives(look_up):
-    with harness.graph_and_session() as session:
-        with tf.GradientTape() as tape:
-            variables, rows = look_up()
-            loss = tf.reduce_sum(tf.square(rows - 0.5))
-        assert {id(variable) for variable in tape.watched_variables()} >= {id(one) for one in variables}
-        got, want = tape.gradient(loss, variables), tf.gradients(loss, variables)
-        for gradient, wanted in zip_equal(got, want):
-            assert isinstance(gradient, tf.IndexedSlices)
-            assert gradient.values.op.type == wanted.values.op.type
-        harness.initialize(session)
-        got, want = session.run([got, want])
-        for gradient, wanted in zip_equal(got, want):
-            assert np.any(gradient.values)
-            np.testing.assert_array_equal(gradient.indices, wanted.indices)
-            np.testing.assert_array_equal(gradient.values, wanted.values)
+def test_a_tape_gives_what_tf_gradients_gives(session, look_up):
+    with tf.GradientTape() as tape:
+        variables, rows = look_up()
+        loss = tf.reduce_sum(tf.square(rows - 0.5))
+    assert {id(variable) for variable in tape.watched_variables()} >= {id(one) for one in variables}
+    got, want = tape.gradient(loss, variables), tf.gradients(loss, variables)
+    for gradient, wanted in zip_equal(got, want):
+        assert isinstance(gradient, tf.IndexedSlices)
+        assert gradient.values.op.type == wanted.values.op.type
+    harness.initialize(session)
+    got, want = session.run([got, want])
+    for gradient, wanted in zip_equal(got, want):
+        assert np.any(gradient.values)
+        np.testing.assert_array_equal(gradient.indices, wanted.indices)
+        np.testing.assert_array_equal(gradient.values, wanted.values)
 
 
 def trained(look_up, optimizer, taped, steps=5):
@@ -216,116 +216,109 @@ def _losses_rows_and_kernel(make, optimizer, in_function):
         return (losses, *session.run([variables[0].read_value(), variables[1]]))
 
 
-def test_a_function_that_a_tape_calls():
-    with harness.graph_and_session() as session:
-        variable = table(initializer=2.0)
-        look_up = tf.function(lambda keys: tf.reduce_sum(tf.nn.embedding_lookup(variable, keys) ** 2))
+def test_a_function_that_a_tape_calls(session):
+    variable = table(initializer=2.0)
+    look_up = tf.function(lambda keys: tf.reduce_sum(tf.nn.embedding_lookup(variable, keys) ** 2))
+    with tf.GradientTape() as tape:
+        loss = look_up(tf.constant(KEYS, tf.int64))
+    gradient = tape.gradient(loss, variable)
+    harness.initialize(session)
+    by_key = harness.gradient_by_key(session, variable, gradient, [5, 6, -1, 7])
+    np.testing.assert_array_equal(by_key, np.repeat([[8], [8], [4], [4]], 3, axis=1))
+
+
+def test_a_whole_step_in_a_function(session):
+    variable = table(initializer=2.0)
+    optimizer = train.GradientDescentOptimizer(0.25)
+
+    @tf.function
+    def step():
         with tf.GradientTape() as tape:
-            loss = look_up(tf.constant(KEYS, tf.int64))
-        gradient = tape.gradient(loss, variable)
-        harness.initialize(session)
-        by_key = harness.gradient_by_key(session, variable, gradient, [5, 6, -1, 7])
-        np.testing.assert_array_equal(by_key, np.repeat([[8], [8], [4], [4]], 3, axis=1))
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1]) ** 2)
+        with tf.control_dependencies(
+            [optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])]
+        ):
+            return tf.identity(loss)
+
+    loss = step()
+    harness.initialize(session)
+    assert [session.run(loss) for _ in range(3)] == [12, 3, 0.75]
 
 
-def test_a_whole_step_in_a_function():
-    with harness.graph_and_session() as session:
-        variable = table(initializer=2.0)
-        optimizer = train.GradientDescentOptimizer(0.25)
-
-        @tf.function
-        def step():
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1]) ** 2)
-            with tf.control_dependencies(
-                [optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])]
-            ):
-                return tf.identity(loss)
-
-        loss = step()
-        harness.initialize(session)
-        assert [session.run(loss) for _ in range(3)] == [12, 3, 0.75]
+def test_a_persistent_tape(session):
+    variable = table(initializer=1.0)
+    with tf.GradientTape(persistent=True) as tape:
+        rows = tf.nn.embedding_lookup(variable, [3])
+        once, thrice = tf.reduce_sum(rows), tf.reduce_sum(3 * rows)
+    gradients = [tape.gradient(loss, variable).values for loss in (once, thrice, once)]
+    harness.initialize(session)
+    assert [float(value[0, 0]) for value in session.run(gradients)] == [1, 3, 1]
 
 
-def test_a_persistent_tape():
-    with harness.graph_and_session() as session:
-        variable = table(initializer=1.0)
-        with tf.GradientTape(persistent=True) as tape:
-            rows = tf.nn.embedding_lookup(variable, [3])
-            once, thrice = tf.reduce_sum(rows), tf.reduce_sum(3 * rows)
-        gradients = [tape.gradient(loss, variable).values for loss in (once, thrice, once)]
-        harness.initialize(session)
-        assert [float(value[0, 0]) for value in session.run(gradients)] == [1, 3, 1]
+def test_nested_tapes(session):
+    variable = table(initializer=1.0)
+    with tf.GradientTape() as outer:
+        rows = tf.nn.embedding_lookup(variable, [3])
+        with tf.GradientTape() as inner:
+            loss = tf.reduce_sum(2 * tf.nn.embedding_lookup(variable, [3]))
+        both = loss + tf.reduce_sum(rows)
+    gradients = [
+        inner.gradient(loss, variable).values,
+        *tf.nest.map_structure(tf.convert_to_tensor, [outer.gradient(both, variable).values]),
+    ]
+    harness.initialize(session)
+    got = session.run(gradients)
+    assert np.sum(got[0]) == 6 and np.sum(got[1]) == 9
 
 
-def test_nested_tapes():
-    with harness.graph_and_session() as session:
-        variable = table(initializer=1.0)
-        with tf.GradientTape() as outer:
-            rows = tf.nn.embedding_lookup(variable, [3])
-            with tf.GradientTape() as inner:
-                loss = tf.reduce_sum(2 * tf.nn.embedding_lookup(variable, [3]))
-            both = loss + tf.reduce_sum(rows)
-        gradients = [
-            inner.gradient(loss, variable).values,
-            *tf.nest.map_structure(tf.convert_to_tensor, [outer.gradient(both, variable).values]),
-        ]
-        harness.initialize(session)
-        got = session.run(gradients)
-        assert np.sum(got[0]) == 6 and np.sum(got[1]) == 9
+def test_a_tape_that_does_not_watch_a_table(session):
+    watched, other, frozen = table("watched"), table("other"), table("frozen", trainable=False)
+    variables = [watched, other, frozen]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(watched)
+        loss = sum(tf.reduce_sum(tf.nn.embedding_lookup(one, [3])) for one in variables)
+    gradients = tape.gradient(loss, variables)
+    assert gradients[1:] == [None, None]
+    with tf.GradientTape() as tape:
+        tape.watch(frozen)
+        loss = sum(tf.reduce_sum(tf.nn.embedding_lookup(one, [3])) for one in (frozen, watched))
+        with tape.stop_recording():
+            unseen = tf.reduce_sum(tf.nn.embedding_lookup(other, [3]))
+        loss += unseen
+    gradients += tape.gradient(loss, variables)
+    assert gradients[4] is None
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(frozen, [3]))
+    assert tape.gradient(loss, frozen) is None
+    harness.initialize(session)
+    for value in session.run([gradients[place].values for place in (0, 3, 5)]):
+        np.testing.assert_array_equal(value, np.ones([1, 3]))
 
 
-def test_a_tape_that_does_not_watch_a_table():
-    with harness.graph_and_session() as session:
-        watched, other, frozen = table("watched"), table("other"), table("frozen", trainable=False)
-        variables = [watched, other, frozen]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(watched)
-            loss = sum(tf.reduce_sum(tf.nn.embedding_lookup(one, [3])) for one in variables)
-        gradients = tape.gradient(loss, variables)
-        assert gradients[1:] == [None, None]
-        with tf.GradientTape() as tape:
-            tape.watch(frozen)
-            loss = sum(tf.reduce_sum(tf.nn.embedding_lookup(one, [3])) for one in (frozen, watched))
-            with tape.stop_recording():
-                unseen = tf.reduce_sum(tf.nn.embedding_lookup(other, [3]))
-            loss += unseen
-        gradients += tape.gradient(loss, variables)
-        assert gradients[4] is None
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.nn.embedding_lookup(frozen, [3]))
-        assert tape.gradient(loss, frozen) is None
-        harness.initialize(session)
-        for value in session.run([gradients[place].values for place in (0, 3, 5)]):
-            np.testing.assert_array_equal(value, np.ones([1, 3]))
+def test_without_training_there_is_no_row_in_the_gradient(session):
+    variable = table()
+    with tf.GradientTape() as tape:
+        rows = sok.group_embedding_lookup([variable], [KEYS], training=False)[0]
+        loss = tf.reduce_sum(rows)
+    gradient = tape.gradient(loss, variable)
+    harness.initialize(session)
+    assert session.run(gradient.values).shape == (0, 3)
 
 
-def test_without_training_there_is_no_row_in_the_gradient():
-    with harness.graph_and_session() as session:
-        variable = table()
-        with tf.GradientTape() as tape:
-            rows = sok.group_embedding_lookup([variable], [KEYS], training=False)[0]
-            loss = tf.reduce_sum(rows)
-        gradient = tape.gradient(loss, variable)
-        harness.initialize(session)
-        assert session.run(gradient.values).shape == (0, 3)
-
-
-def test_gradients_of_weights():
-    with harness.graph_and_session() as session:
-        variable = table(initializer=2.0)
-        weights = tf.constant([1.0, 2, 3, 4, 5, 6])
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            rows = sok.group_embedding_lookup_sparse(
-                [variable], [sparse_keys()], ["sum"], sp_weights=[with_values(sparse_keys(), weights)]
-            )[0]
-            loss = tf.reduce_sum(rows)
-        of_weights, of_table = tape.gradient(loss, [weights, variable])
-        harness.initialize(session)
-        np.testing.assert_array_equal(session.run(of_weights), np.full(6, 6.0))
-        by_key = harness.gradient_by_key(session, variable, of_table, [5, 6, -1, 7])
-        np.testing.assert_array_equal(by_key[:, 0], [4, 8, 4, 5])
+def test_gradients_of_weights(session):
+    variable = table(initializer=2.0)
+    weights = tf.constant([1.0, 2, 3, 4, 5, 6])
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        rows = sok.group_embedding_lookup_sparse(
+            [variable], [sparse_keys()], ["sum"], sp_weights=[with_values(sparse_keys(), weights)]
+        )[0]
+        loss = tf.reduce_sum(rows)
+    of_weights, of_table = tape.gradient(loss, [weights, variable])
+    harness.initialize(session)
+    np.testing.assert_array_equal(session.run(of_weights), np.full(6, 6.0))
+    by_key = harness.gradient_by_key(session, variable, of_table, [5, 6, -1, 7])
+    np.testing.assert_array_equal(by_key[:, 0], [4, 8, 4, 5])
 
 
 def _loop(session, variable, apply_step, steps=3):
@@ -335,28 +328,26 @@ def _loop(session, variable, apply_step, steps=3):
     return harness.table_contents(session, variable)[1]
 
 
-def test_a_loss_scale_optimizer():
-    with harness.graph_and_session() as session:
-        variable = table(initializer=1.0)
-        optimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer(train.GradientDescentOptimizer(0.25), 8.0)
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1, 2]) ** 2)
-            scaled = optimizer.get_scaled_loss(loss)
-        gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, [variable]))
-        step = optimizer.apply_gradients(zip_equal(gradients, [variable]))
-        np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
+def test_a_loss_scale_optimizer(session):
+    variable = table(initializer=1.0)
+    optimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer(train.GradientDescentOptimizer(0.25), 8.0)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1, 2]) ** 2)
+        scaled = optimizer.get_scaled_loss(loss)
+    gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, [variable]))
+    step = optimizer.apply_gradients(zip_equal(gradients, [variable]))
+    np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
 
 
-def test_a_distributed_optimizer():
-    with harness.graph_and_session() as session:
-        variable = table(initializer=1.0)
-        optimizer = sok.DistributedOptimizer(train.GradientDescentOptimizer(0.25), op="sum")
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1, 2]) ** 2)
-        pairs = optimizer.combine_gradients([(tape.gradient(loss, variable), variable)])
-        step = optimizer.apply_gradients(pairs)
-        assert update_ops() == ["SokGroupLookupApplyGradients"]
-        np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
+def test_a_distributed_optimizer(session):
+    variable = table(initializer=1.0)
+    optimizer = sok.DistributedOptimizer(train.GradientDescentOptimizer(0.25), op="sum")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1, 2]) ** 2)
+    pairs = optimizer.combine_gradients([(tape.gradient(loss, variable), variable)])
+    step = optimizer.apply_gradients(pairs)
+    assert update_ops() == ["SokGroupLookupApplyGradients"]
+    np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
 
 
 def test_optimizers_that_tape_a_callable():
@@ -373,35 +364,33 @@ def test_optimizers_that_tape_a_callable():
             np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
 
 
-def test_a_second_derivative_is_refused():
-    with harness.graph_and_session():
-        variable = table("named")
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as inner:
-                loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1]) ** 3)
-            penalty = tf.reduce_sum(inner.gradient(loss, variable).values ** 2)
-        with pytest.raises(LookupError, match="second derivative.*named"):
-            outer.gradient(penalty, variable)
-        loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1]) ** 3)
-        (gradient,) = tf.gradients(loss, variable)
-        with pytest.raises(LookupError, match="second derivative.*named"):
-            tf.gradients(gradient.values, variable)
-        assert tf.gradients(tf.stop_gradient(gradient.values), variable) == [None]
+def test_a_second_derivative_is_refused(session):
+    variable = table("named")
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1]) ** 3)
+        penalty = tf.reduce_sum(inner.gradient(loss, variable).values ** 2)
+    with pytest.raises(LookupError, match="second derivative.*named"):
+        outer.gradient(penalty, variable)
+    loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1]) ** 3)
+    (gradient,) = tf.gradients(loss, variable)
+    with pytest.raises(LookupError, match="second derivative.*named"):
+        tf.gradients(gradient.values, variable)
+    assert tf.gradients(tf.stop_gradient(gradient.values), variable) == [None]
 
 
-def test_jacobians_and_zeros_are_refused():
-    with harness.graph_and_session():
-        variable, other = table("named"), v1.Variable(2.0, use_resource=True)
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(variable)
-            rows = tf.nn.embedding_lookup(variable, [1, 2])
-            unconnected = other * other
-        with pytest.raises(TypeError, match="Jacobian.*named"):
-            tape.jacobian(rows, [other, variable])
-        # Version 1.15 makes it the cause of another error.
-        with pytest.raises((TypeError, SystemError)) as raised:
-            tape.gradient(unconnected, variable, unconnected_gradients="zero")
-        assert re.search("named.*no dense value", str(raised.value.__cause__ or raised.value))
+def test_jacobians_and_zeros_are_refused(session):
+    variable, other = table("named"), v1.Variable(2.0, use_resource=True)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(variable)
+        rows = tf.nn.embedding_lookup(variable, [1, 2])
+        unconnected = other * other
+    with pytest.raises(TypeError, match="Jacobian.*named"):
+        tape.jacobian(rows, [other, variable])
+    # Version 1.15 makes it the cause of another error.
+    with pytest.raises((TypeError, SystemError)) as raised:
+        tape.gradient(unconnected, variable, unconnected_gradients="zero")
+    assert re.search("named.*no dense value", str(raised.value.__cause__ or raised.value))
 
 
 def _batches(count=6):

@@ -10,6 +10,7 @@ from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 VOCABULARY = 40
 BAGS = 12
@@ -123,102 +124,93 @@ def assert_close(got, want):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("layout", ["sparse", "unsorted", "ragged"])
-def test_one_lookup(layout, combiner, weighted):
-    with harness.graph_and_session() as session:
-        model = Model(session)
-        if layout == "ragged":
-            model.ragged("item", combiner, 50, weighted)
-        else:
-            model.sparse("item", combiner, 50, weighted, shuffled=layout == "unsorted")
-        model.compare()
+def test_one_lookup(session, layout, combiner, weighted):
+    model = Model(session)
+    if layout == "ragged":
+        model.ragged("item", combiner, 50, weighted)
+    else:
+        model.sparse("item", combiner, 50, weighted, shuffled=layout == "unsorted")
+    model.compare()
 
 
-def test_tables_of_several_dims_and_layouts():
-    with harness.graph_and_session() as session:
-        model = Model(session)
-        model.dense("user", (BAGS, 2))
-        model.sparse("item", "mean", 40, weighted=True, shuffled=True)
-        model.ragged("tag", "sqrtn", 30)
-        model.compare()
+def test_tables_of_several_dims_and_layouts(session):
+    model = Model(session)
+    model.dense("user", (BAGS, 2))
+    model.sparse("item", "mean", 40, weighted=True, shuffled=True)
+    model.ragged("tag", "sqrtn", 30)
+    model.compare()
 
 
-def test_a_table_more_than_once():
-    with harness.graph_and_session() as session:
-        model = Model(session, seed=1)
-        model.sparse("item", "sum", 40)
-        model.dense("item", (5,))
-        model.ragged("user", "mean", 25, weighted=True)
-        model.ragged("item", "sqrtn", 30, weighted=True)
-        model.sparse("item", "mean", 30, shuffled=True, slots=4)
-        model.compare()
+def test_a_table_more_than_once(session):
+    model = Model(session, seed=1)
+    model.sparse("item", "sum", 40)
+    model.dense("item", (5,))
+    model.ragged("user", "mean", 25, weighted=True)
+    model.ragged("item", "sqrtn", 30, weighted=True)
+    model.sparse("item", "mean", 30, shuffled=True, slots=4)
+    model.compare()
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse", "ragged"])
-def test_a_lookup_without_keys_beside_others(layout):
-    with harness.graph_and_session() as session:
-        model = Model(session, seed=2)
-        model.sparse("item", "mean", 20)
-        if layout == "dense":
-            model.dense("item", (0,))
-            model.dense("tag", (0, 3))
-        else:
-            getattr(model, layout)("item", "mean", 0, weighted=True)
-            getattr(model, layout)("tag", "sum", 0)
-        model.compare()
+def test_a_lookup_without_keys_beside_others(session, layout):
+    model = Model(session, seed=2)
+    model.sparse("item", "mean", 20)
+    if layout == "dense":
+        model.dense("item", (0,))
+        model.dense("tag", (0, 3))
+    else:
+        getattr(model, layout)("item", "mean", 0, weighted=True)
+        getattr(model, layout)("tag", "sum", 0)
+    model.compare()
 
 
 @pytest.mark.parametrize("split_dtype", [tf.int32, tf.int64])
-def test_row_splits_of_either_dtype(split_dtype):
-    with harness.graph_and_session() as session:
-        model = Model(session)
-        model.ragged("user", "sum", 30, split_dtype=split_dtype)
-        model.compare()
+def test_row_splits_of_either_dtype(session, split_dtype):
+    model = Model(session)
+    model.ragged("user", "sum", 30, split_dtype=split_dtype)
+    model.compare()
 
 
-def test_slots_shape_the_output():
-    with harness.graph_and_session() as session:
-        model = Model(session)
-        model.sparse("user", "sum", 30, slots=3)
-        model.compare()
+def test_slots_shape_the_output(session):
+    model = Model(session)
+    model.sparse("user", "sum", 30, slots=3)
+    model.compare()
 
 
-def test_many_lookups_in_one_group():
-    with harness.graph_and_session() as session:
-        model = Model(session, seed=3)
-        names = sorted(DIMS)
-        for i in range(14):
-            model.sparse(names[i % 3], ["sum", "mean", "sqrtn"][i % 3], 15 + i, shuffled=i % 2 == 0)
-        model.compare()
+def test_many_lookups_in_one_group(session):
+    model = Model(session, seed=3)
+    names = sorted(DIMS)
+    for i in range(14):
+        model.sparse(names[i % 3], ["sum", "mean", "sqrtn"][i % 3], 15 + i, shuffled=i % 2 == 0)
+    model.compare()
 
 
-def test_zero_divisors_give_zeros():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        ids = tf.RaggedTensor.from_row_splits(tf.constant([1, 2, 3], tf.int64), [0, 2, 3])
-        weights = tf.constant([1.5, -1.5, 0.0])
-        outputs = [
-            group.lookup_group([group.RaggedLookup(table, ids, combiner, weights)])[0]
-            for combiner in ("mean", "sqrtn")
-        ]
-        gradients = [tf.gradients(tf.reduce_sum(output), [table, weights]) for output in outputs]
-        harness.initialize(session)
-        mean, sqrtn = session.run(outputs)
-        np.testing.assert_array_equal(mean, np.zeros([2, 2]))
-        np.testing.assert_array_equal(sqrtn, np.zeros([2, 2]))
-        for table_gradient, weight_gradient in gradients:
-            assert np.all(np.isfinite(session.run(table_gradient.values)))
-            assert np.all(np.isfinite(session.run(weight_gradient)))
+def test_zero_divisors_give_zeros(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    ids = tf.RaggedTensor.from_row_splits(tf.constant([1, 2, 3], tf.int64), [0, 2, 3])
+    weights = tf.constant([1.5, -1.5, 0.0])
+    outputs = [
+        group.lookup_group([group.RaggedLookup(table, ids, combiner, weights)])[0]
+        for combiner in ("mean", "sqrtn")
+    ]
+    gradients = [tf.gradients(tf.reduce_sum(output), [table, weights]) for output in outputs]
+    harness.initialize(session)
+    mean, sqrtn = session.run(outputs)
+    np.testing.assert_array_equal(mean, np.zeros([2, 2]))
+    np.testing.assert_array_equal(sqrtn, np.zeros([2, 2]))
+    for table_gradient, weight_gradient in gradients:
+        assert np.all(np.isfinite(session.run(table_gradient.values)))
+        assert np.all(np.isfinite(session.run(weight_gradient)))
 
 
-def test_bad_descriptions_fail_before_the_graph_runs():
-    with harness.graph_and_session():
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        ids = tf.RaggedTensor.from_row_splits(tf.constant([1], tf.int64), [0, 1])
-        with pytest.raises(ValueError, match="at least one"):
-            group.lookup_group([])
-        with pytest.raises(ValueError, match="table.*max.*sum"):
-            group.lookup_group([group.RaggedLookup(table, ids, "max")])
-        with pytest.raises(TypeError, match="table.*float64"):
-            group.lookup_group([group.RaggedLookup(table, ids, "sum", tf.constant([1.0], tf.float64))])
-        with pytest.raises(TypeError, match="table.*int32.*int64"):
-            group.lookup_group([group.DenseLookup(table, tf.constant([1], tf.int32))])
+def test_bad_descriptions_fail_before_the_graph_runs(session):
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    ids = tf.RaggedTensor.from_row_splits(tf.constant([1], tf.int64), [0, 1])
+    with pytest.raises(ValueError, match="at least one"):
+        group.lookup_group([])
+    with pytest.raises(ValueError, match="table.*max.*sum"):
+        group.lookup_group([group.RaggedLookup(table, ids, "max")])
+    with pytest.raises(TypeError, match="table.*float64"):
+        group.lookup_group([group.RaggedLookup(table, ids, "sum", tf.constant([1.0], tf.float64))])
+    with pytest.raises(TypeError, match="table.*int32.*int64"):
+        group.lookup_group([group.DenseLookup(table, tf.constant([1], tf.int32))])

@@ -7,6 +7,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
+session = harness.session
+
 train = tf.compat.v1.train
 KEYS = np.arange(-5, 15)
 
@@ -119,16 +121,14 @@ def test_mistakes(saved, mistake):
             sok.init_from_checkpoint(saved[0], assignment_map)
 
 
-def test_no_checkpoint(tmp_path):
-    with harness.graph_and_session():
-        _model(["mine"], train.AdagradOptimizer(0.1))
-        with pytest.raises(ValueError, match=str(tmp_path)):
-            sok.init_from_checkpoint(tmp_path, {"/": "/"})
+def test_no_checkpoint(session, tmp_path):
+    _model(["mine"], train.AdagradOptimizer(0.1))
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        sok.init_from_checkpoint(tmp_path, {"/": "/"})
 
 
-def test_another_dim_is_told_by_the_initializer(saved):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="mine", dim=7)
-        sok.init_from_checkpoint(saved[0], {"other": table})
-        with pytest.raises(tf.errors.InvalidArgumentError, match="mine.*7"):
-            harness.initialize(session)
+def test_another_dim_is_told_by_the_initializer(session, saved):
+    table = sok.EmbeddingVariable(name="mine", dim=7)
+    sok.init_from_checkpoint(saved[0], {"other": table})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="mine.*7"):
+        harness.initialize(session)

@@ -9,6 +9,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
+session = harness.session
+
 # Whole numbers of float32, far from each other and from zero.
 _ONE_EACH = tf.compat.v1.train.GradientDescentOptimizer
 
@@ -20,56 +22,52 @@ def train_once(table, keys):
 
 
 @pytest.mark.parametrize("use_layer", [False, True])
-def test_every_int64_is_a_key_of_its_own(use_layer):
-    with harness.graph_and_session() as session:
-        if use_layer:
-            layer = sok.All2AllDenseEmbedding(100, 3, 1, 1, dynamic_input=True)
-            table, rows = layer.embedding_variable, layer(tf.constant(harness.HOSTILE_KEYS))
-        else:
-            table = sok.EmbeddingVariable(name="table", dim=3)
-            rows = tf.nn.embedding_lookup(table, harness.HOSTILE_KEYS)
-        harness.initialize(session)
-        first = session.run(rows)
-        assert np.unique(first, axis=0).shape == first.shape
-        assert session.run(table.size()) == len(harness.HOSTILE_KEYS)
-        np.testing.assert_array_equal(session.run(rows), first)
-        keys, stored = harness.table_contents(session, table)
-        np.testing.assert_array_equal(keys, harness.HOSTILE_KEYS)
-        np.testing.assert_array_equal(stored, first)
-
-
-def test_each_hostile_key_trains_its_row_alone():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)
-        key = tf.compat.v1.placeholder(tf.int64, [None])
-        step = train_once(table, key)
+def test_every_int64_is_a_key_of_its_own(session, use_layer):
+    if use_layer:
+        layer = sok.All2AllDenseEmbedding(100, 3, 1, 1, dynamic_input=True)
+        table, rows = layer.embedding_variable, layer(tf.constant(harness.HOSTILE_KEYS))
+    else:
+        table = sok.EmbeddingVariable(name="table", dim=3)
         rows = tf.nn.embedding_lookup(table, harness.HOSTILE_KEYS)
-        harness.initialize(session)
-        for i, hostile in enumerate(harness.HOSTILE_KEYS):
-            session.run(step, {key: [hostile] * (i + 1)})
-        want = -np.arange(1, len(harness.HOSTILE_KEYS) + 1, dtype=np.float32)
-        np.testing.assert_array_equal(session.run(rows), np.stack([want, want], axis=1))
+    harness.initialize(session)
+    first = session.run(rows)
+    assert np.unique(first, axis=0).shape == first.shape
+    assert session.run(table.size()) == len(harness.HOSTILE_KEYS)
+    np.testing.assert_array_equal(session.run(rows), first)
+    keys, stored = harness.table_contents(session, table)
+    np.testing.assert_array_equal(keys, harness.HOSTILE_KEYS)
+    np.testing.assert_array_equal(stored, first)
 
 
-def test_int32_keys_keep_their_sign():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, key_dtype=tf.int32)
-        drawn = np.array([0, -1, 2**31 - 1, -(2**31)], np.int32)
-        rows = tf.nn.embedding_lookup(table, drawn)
-        harness.initialize(session)
-        assert np.unique(session.run(rows)).size == 8
-        np.testing.assert_array_equal(harness.table_contents(session, table)[0], drawn.astype(np.int64))
+def test_each_hostile_key_trains_its_row_alone(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)
+    key = tf.compat.v1.placeholder(tf.int64, [None])
+    step = train_once(table, key)
+    rows = tf.nn.embedding_lookup(table, harness.HOSTILE_KEYS)
+    harness.initialize(session)
+    for i, hostile in enumerate(harness.HOSTILE_KEYS):
+        session.run(step, {key: [hostile] * (i + 1)})
+    want = -np.arange(1, len(harness.HOSTILE_KEYS) + 1, dtype=np.float32)
+    np.testing.assert_array_equal(session.run(rows), np.stack([want, want], axis=1))
 
 
-def test_uint32_keys_above_2_to_the_31_are_positive():
-    with harness.graph_and_session() as session:
-        layer = sok.All2AllDenseEmbedding(10, 2, 1, 1, dynamic_input=True, key_dtype=tf.uint32)
-        drawn = np.array([0, 2**31, 2**32 - 1, 2**31 - 1], np.uint32)
-        rows = layer(tf.constant(drawn))
-        harness.initialize(session)
-        assert np.unique(session.run(rows)).size == 8
-        keys = harness.table_contents(session, layer.embedding_variable)[0]
-        np.testing.assert_array_equal(keys, drawn.astype(np.int64))
+def test_int32_keys_keep_their_sign(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, key_dtype=tf.int32)
+    drawn = np.array([0, -1, 2**31 - 1, -(2**31)], np.int32)
+    rows = tf.nn.embedding_lookup(table, drawn)
+    harness.initialize(session)
+    assert np.unique(session.run(rows)).size == 8
+    np.testing.assert_array_equal(harness.table_contents(session, table)[0], drawn.astype(np.int64))
+
+
+def test_uint32_keys_above_2_to_the_31_are_positive(session):
+    layer = sok.All2AllDenseEmbedding(10, 2, 1, 1, dynamic_input=True, key_dtype=tf.uint32)
+    drawn = np.array([0, 2**31, 2**32 - 1, 2**31 - 1], np.uint32)
+    rows = layer(tf.constant(drawn))
+    harness.initialize(session)
+    assert np.unique(session.run(rows)).size == 8
+    keys = harness.table_contents(session, layer.embedding_variable)[0]
+    np.testing.assert_array_equal(keys, drawn.astype(np.int64))
 
 
 def test_one_key_has_one_row_under_any_key_dtype():
@@ -97,15 +95,14 @@ def test_one_key_has_one_row_under_any_key_dtype():
         (tf.int64, tf.uint64),
     ],
 )
-def test_layers_take_keys_of_their_dtype_only(key_dtype, input_dtype):
-    with harness.graph_and_session():
-        dense = sok.All2AllDenseEmbedding(10, 2, 2, 1, key_dtype=key_dtype)
-        sparse = sok.DistributedEmbedding("sum", 10, 2, 2, 1, key_dtype=key_dtype)
-        keys = tf.compat.v1.placeholder(input_dtype, [4, 2, 1])
-        with pytest.raises(TypeError, match=f"{input_dtype.name}.*{key_dtype.name}"):
-            dense(keys)
-        with pytest.raises(TypeError, match=f"{input_dtype.name}.*{key_dtype.name}"):
-            sparse(tf.compat.v1.sparse_placeholder(input_dtype, [4, 1]))
+def test_layers_take_keys_of_their_dtype_only(session, key_dtype, input_dtype):
+    dense = sok.All2AllDenseEmbedding(10, 2, 2, 1, key_dtype=key_dtype)
+    sparse = sok.DistributedEmbedding("sum", 10, 2, 2, 1, key_dtype=key_dtype)
+    keys = tf.compat.v1.placeholder(input_dtype, [4, 2, 1])
+    with pytest.raises(TypeError, match=f"{input_dtype.name}.*{key_dtype.name}"):
+        dense(keys)
+    with pytest.raises(TypeError, match=f"{input_dtype.name}.*{key_dtype.name}"):
+        sparse(tf.compat.v1.sparse_placeholder(input_dtype, [4, 1]))
 
 
 @pytest.mark.parametrize("layer", ["distributed", "all2all"])
@@ -138,77 +135,71 @@ def test_growth_moves_no_row():
         np.testing.assert_array_equal(session.run(rows, {batch: keys}), np.concatenate(want))
 
 
-def test_without_hashing_the_key_is_the_row():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, capacity=6, use_hashtable=False, initializer=0.0)
-        step = train_once(table, tf.constant([5, 0, 5], tf.int64))
-        harness.initialize(session)
-        session.run(step)
-        np.testing.assert_array_equal(session.run(table.read_value())[:, 0], [-1, 0, 0, 0, 0, -2])
-        np.testing.assert_array_equal(harness.table_contents(session, table)[0], np.arange(6))
+def test_without_hashing_the_key_is_the_row(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, capacity=6, use_hashtable=False, initializer=0.0)
+    step = train_once(table, tf.constant([5, 0, 5], tf.int64))
+    harness.initialize(session)
+    session.run(step)
+    np.testing.assert_array_equal(session.run(table.read_value())[:, 0], [-1, 0, 0, 0, 0, -2])
+    np.testing.assert_array_equal(harness.table_contents(session, table)[0], np.arange(6))
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("key", [6, 7, -1, 2**63 - 1, -(2**63), 2**32])
-def test_without_hashing_a_key_out_of_range_is_named(key, training):
-    with harness.graph_and_session() as session:
-        layer = sok.All2AllDenseEmbedding(6, 2, 1, 1, dynamic_input=True, use_hashtable=False)
-        keys = tf.compat.v1.placeholder(tf.int64, [None])
-        rows = layer(keys, training=training)
-        harness.initialize(session)
-        before = session.run(rows, {keys: np.arange(6)})
-        name = re.escape(layer.embedding_variable.m_var_name)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name}.*key {key}\\b.*6"):
-            session.run(rows, {keys: [0, key, 5]})
-        np.testing.assert_array_equal(session.run(rows, {keys: np.arange(6)}), before)
+def test_without_hashing_a_key_out_of_range_is_named(session, key, training):
+    layer = sok.All2AllDenseEmbedding(6, 2, 1, 1, dynamic_input=True, use_hashtable=False)
+    keys = tf.compat.v1.placeholder(tf.int64, [None])
+    rows = layer(keys, training=training)
+    harness.initialize(session)
+    before = session.run(rows, {keys: np.arange(6)})
+    name = re.escape(layer.embedding_variable.m_var_name)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name}.*key {key}\\b.*6"):
+        session.run(rows, {keys: [0, key, 5]})
+    np.testing.assert_array_equal(session.run(rows, {keys: np.arange(6)}), before)
 
 
-def test_the_error_of_a_full_table_names_it_and_the_table_stays_usable():
-    with harness.graph_and_session() as session:
-        layer = sok.All2AllDenseEmbedding(4, 2, 1, 1, dynamic_input=True, embedding_initializer=0.0)
-        table = layer.embedding_variable
-        keys = tf.compat.v1.placeholder(tf.int64, [None])
-        rows, frozen = layer(keys), layer(keys, training=False)
-        step = _ONE_EACH(1.0).minimize(tf.reduce_sum(rows), var_list=[table])
-        harness.initialize(session)
-        session.run(step, {keys: [10, -20, 30]})
-        with pytest.raises(tf.errors.ResourceExhaustedError) as error:
-            session.run(step, {keys: [10, 40, 50, 60]})
-        message = str(error.value)
-        assert table.m_var_name in message
-        assert re.search(r"\b3 of at most 4 rows\b", message) and re.search(r"\b3 new keys\b", message)
-        assert session.run(table.size()) == 3
-        np.testing.assert_array_equal(session.run(frozen, {keys: [10, -20, 30, 40]})[:, 0], [-1, -1, -1, 0])
-        # There is room for one more row, and keys that have rows can be trained.
-        session.run(step, {keys: [40, 10]})
-        session.run(step, {keys: [10, -20, 30, 40]})
-        assert session.run(table.size()) == 4
-        np.testing.assert_array_equal(session.run(rows, {keys: [10, -20, 30, 40]})[:, 0], [-3, -2, -2, -2])
-        with pytest.raises(tf.errors.ResourceExhaustedError, match="4 of at most 4"):
-            session.run(rows, {keys: [99]})
+def test_the_error_of_a_full_table_names_it_and_the_table_stays_usable(session):
+    layer = sok.All2AllDenseEmbedding(4, 2, 1, 1, dynamic_input=True, embedding_initializer=0.0)
+    table = layer.embedding_variable
+    keys = tf.compat.v1.placeholder(tf.int64, [None])
+    rows, frozen = layer(keys), layer(keys, training=False)
+    step = _ONE_EACH(1.0).minimize(tf.reduce_sum(rows), var_list=[table])
+    harness.initialize(session)
+    session.run(step, {keys: [10, -20, 30]})
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        session.run(step, {keys: [10, 40, 50, 60]})
+    message = str(error.value)
+    assert table.m_var_name in message
+    assert re.search(r"\b3 of at most 4 rows\b", message) and re.search(r"\b3 new keys\b", message)
+    assert session.run(table.size()) == 3
+    np.testing.assert_array_equal(session.run(frozen, {keys: [10, -20, 30, 40]})[:, 0], [-1, -1, -1, 0])
+    # There is room for one more row, and keys that have rows can be trained.
+    session.run(step, {keys: [40, 10]})
+    session.run(step, {keys: [10, -20, 30, 40]})
+    assert session.run(table.size()) == 4
+    np.testing.assert_array_equal(session.run(rows, {keys: [10, -20, 30, 40]})[:, 0], [-3, -2, -2, -2])
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="4 of at most 4"):
+        session.run(rows, {keys: [99]})
 
 
-def test_a_full_table_reads_any_key_without_training():
-    with harness.graph_and_session() as session:
-        layer = sok.All2AllDenseEmbedding(1, 2, 1, 1, dynamic_input=True)
-        keys = tf.compat.v1.placeholder(tf.int64, [None])
-        rows, frozen = layer(keys), layer(keys, training=False)
-        harness.initialize(session)
-        session.run(rows, {keys: [1]})
-        assert session.run(frozen, {keys: [5, 6, 1, 7]}).shape == (4, 2)
-        assert session.run(layer.embedding_variable.size()) == 1
+def test_a_full_table_reads_any_key_without_training(session):
+    layer = sok.All2AllDenseEmbedding(1, 2, 1, 1, dynamic_input=True)
+    keys = tf.compat.v1.placeholder(tf.int64, [None])
+    rows, frozen = layer(keys), layer(keys, training=False)
+    harness.initialize(session)
+    session.run(rows, {keys: [1]})
+    assert session.run(frozen, {keys: [5, 6, 1, 7]}).shape == (4, 2)
+    assert session.run(layer.embedding_variable.size()) == 1
 
 
-def test_a_capacity_beyond_memory_is_accepted():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=64, capacity=2**50)
-        rows = tf.nn.embedding_lookup(table, [1, 2])
-        harness.initialize(session)
-        assert session.run(rows).shape == (2, 64)
+def test_a_capacity_beyond_memory_is_accepted(session):
+    table = sok.EmbeddingVariable(name="table", dim=64, capacity=2**50)
+    rows = tf.nn.embedding_lookup(table, [1, 2])
+    harness.initialize(session)
+    assert session.run(rows).shape == (2, 64)
 
 
-def test_rows_that_memory_cannot_hold_are_an_error():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="vast_table", dim=64, capacity=2**50, use_hashtable=False)
-        with pytest.raises(tf.errors.ResourceExhaustedError, match="vast_table"):
-            session.run(table.initializer)
+def test_rows_that_memory_cannot_hold_are_an_error(session):
+    table = sok.EmbeddingVariable(name="vast_table", dim=64, capacity=2**50, use_hashtable=False)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="vast_table"):
+        session.run(table.initializer)

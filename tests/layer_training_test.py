@@ -9,6 +9,7 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 SGD = tf.compat.v1.train.GradientDescentOptimizer
 
@@ -39,73 +40,68 @@ def look_up(kind, layer_initializer, keys, training):
 
 
 @pytest.mark.parametrize("kind", ["distributed", "all2all"])
-def test_a_training_lookup_inserts_without_an_optimizer(kind):
-    with harness.graph_and_session() as session:
-        table, rows, _ = look_up(kind, None, [7, 8, 7], True)
-        harness.initialize(session)
-        first = session.run(rows)
-        assert session.run(table.size()) == 2
-        keys, stored = harness.table_contents(session, table)
-        np.testing.assert_array_equal(keys, [7, 8])
-        np.testing.assert_array_equal(stored, first[:2])
+def test_a_training_lookup_inserts_without_an_optimizer(session, kind):
+    table, rows, _ = look_up(kind, None, [7, 8, 7], True)
+    harness.initialize(session)
+    first = session.run(rows)
+    assert session.run(table.size()) == 2
+    keys, stored = harness.table_contents(session, table)
+    np.testing.assert_array_equal(keys, [7, 8])
+    np.testing.assert_array_equal(stored, first[:2])
 
 
 @pytest.mark.parametrize("as_tensor", [False, True])
 @pytest.mark.parametrize("kind", ["distributed", "all2all"])
-def test_without_training_unseen_keys_read_their_initial_values_and_stay_out(kind, as_tensor):
-    with harness.graph_and_session() as session:
-        training = tf.constant(False) if as_tensor else False
-        table, rows, _ = look_up(kind, "random_normal", [7, 8, 7, 9], training)
-        harness.initialize(session)
-        first = session.run(rows)
-        assert session.run(table.size()) == 0
-        np.testing.assert_array_equal(session.run(rows), first)
-        np.testing.assert_array_equal(first[0], first[2])
-        inserted = session.run(tf.nn.embedding_lookup(table, [7, 8, 7, 9]))
-        np.testing.assert_array_equal(inserted, first)
-        assert session.run(table.size()) == 3
+def test_without_training_unseen_keys_read_their_initial_values_and_stay_out(session, kind, as_tensor):
+    training = tf.constant(False) if as_tensor else False
+    table, rows, _ = look_up(kind, "random_normal", [7, 8, 7, 9], training)
+    harness.initialize(session)
+    first = session.run(rows)
+    assert session.run(table.size()) == 0
+    np.testing.assert_array_equal(session.run(rows), first)
+    np.testing.assert_array_equal(first[0], first[2])
+    inserted = session.run(tf.nn.embedding_lookup(table, [7, 8, 7, 9]))
+    np.testing.assert_array_equal(inserted, first)
+    assert session.run(table.size()) == 3
 
 
 @pytest.mark.parametrize("kind", ["distributed", "all2all"])
-def test_gradients_of_a_lookup_without_training_are_ignored(kind):
-    with harness.graph_and_session() as session:
-        table, rows, _ = look_up(kind, 1.0, [7, 8], False)
-        ((gradient, _),) = SGD(1.0).compute_gradients(tf.reduce_sum(rows), var_list=[table])
-        step = SGD(1.0).apply_gradients([(gradient, table)])
-        seen = tf.nn.embedding_lookup(table, [7])
-        harness.initialize(session)
-        session.run(seen)
-        assert session.run(gradient.values).shape == (0, 2)
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), np.ones([2, 2]))
-        assert session.run(table.size()) == 1
+def test_gradients_of_a_lookup_without_training_are_ignored(session, kind):
+    table, rows, _ = look_up(kind, 1.0, [7, 8], False)
+    ((gradient, _),) = SGD(1.0).compute_gradients(tf.reduce_sum(rows), var_list=[table])
+    step = SGD(1.0).apply_gradients([(gradient, table)])
+    seen = tf.nn.embedding_lookup(table, [7])
+    harness.initialize(session)
+    session.run(seen)
+    assert session.run(gradient.values).shape == (0, 2)
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), np.ones([2, 2]))
+    assert session.run(table.size()) == 1
 
 
-def test_training_may_be_fed():
-    with harness.graph_and_session() as session:
-        layer = dynamic_layer()
-        training = tf.compat.v1.placeholder(tf.bool, [])
-        keys = tf.compat.v1.placeholder(tf.int64, [None])
-        rows = layer(keys, training=training)
-        step = SGD(1.0).minimize(tf.reduce_sum(rows))
-        harness.initialize(session)
-        session.run(step, {training: True, keys: [1, 2]})
-        session.run(step, {training: False, keys: [1, 3]})
-        assert session.run(layer.embedding_variable.size()) == 2
-        got = session.run(rows, {training: False, keys: [1, 2, 3]})
-        np.testing.assert_array_equal(got[:, 0], [-1, -1, 0])
+def test_training_may_be_fed(session):
+    layer = dynamic_layer()
+    training = tf.compat.v1.placeholder(tf.bool, [])
+    keys = tf.compat.v1.placeholder(tf.int64, [None])
+    rows = layer(keys, training=training)
+    step = SGD(1.0).minimize(tf.reduce_sum(rows))
+    harness.initialize(session)
+    session.run(step, {training: True, keys: [1, 2]})
+    session.run(step, {training: False, keys: [1, 3]})
+    assert session.run(layer.embedding_variable.size()) == 2
+    got = session.run(rows, {training: False, keys: [1, 2, 3]})
+    np.testing.assert_array_equal(got[:, 0], [-1, -1, 0])
 
 
-def test_training_and_frozen_lookups_of_one_table_in_one_loss():
-    with harness.graph_and_session() as session:
-        layer = dynamic_layer()
-        live = layer(tf.constant([1, 2], tf.int64))
-        frozen = layer(tf.constant([1, 5], tf.int64), training=False)
-        step = SGD(1.0).minimize(tf.reduce_sum(live) + 10.0 * tf.reduce_sum(frozen))
-        harness.initialize(session)
-        session.run(step)
-        keys, rows = harness.table_contents(session, layer.embedding_variable)
-        assert dict(zip_equal(keys.tolist(), rows[:, 0].tolist())) == {1: -1.0, 2: -1.0}
+def test_training_and_frozen_lookups_of_one_table_in_one_loss(session):
+    layer = dynamic_layer()
+    live = layer(tf.constant([1, 2], tf.int64))
+    frozen = layer(tf.constant([1, 5], tf.int64), training=False)
+    step = SGD(1.0).minimize(tf.reduce_sum(live) + 10.0 * tf.reduce_sum(frozen))
+    harness.initialize(session)
+    session.run(step)
+    keys, rows = harness.table_contents(session, layer.embedding_variable)
+    assert dict(zip_equal(keys.tolist(), rows[:, 0].tolist())) == {1: -1.0, 2: -1.0}
 
 
 @pytest.mark.parametrize("optimizer", [SGD, tf.compat.v1.train.AdagradOptimizer])
@@ -141,48 +137,43 @@ def test_several_layers_in_one_step_without_control_dependencies():
             np.testing.assert_array_equal(rows, np.full([3, layer.embedding_variable.dim], -20.0))
 
 
-def test_layers_made_alike_have_tables_of_their_own():
-    with harness.graph_and_session() as session:
-        first, second = dynamic_layer(initializer=None), dynamic_layer(initializer=None)
-        assert first.embedding_variable.m_var_name != second.embedding_variable.m_var_name
-        rows = [layer(tf.constant([1], tf.int64)) for layer in (first, second)]
-        harness.initialize(session)
-        one, other = session.run(rows)
-        assert not np.any(one == other)
+def test_layers_made_alike_have_tables_of_their_own(session):
+    first, second = dynamic_layer(initializer=None), dynamic_layer(initializer=None)
+    assert first.embedding_variable.m_var_name != second.embedding_variable.m_var_name
+    rows = [layer(tf.constant([1], tf.int64)) for layer in (first, second)]
+    harness.initialize(session)
+    one, other = session.run(rows)
+    assert not np.any(one == other)
 
 
-def test_a_layer_lists_its_variable():
-    with harness.graph_and_session():
-        layer = dynamic_layer()
-        layer(tf.constant([1], tf.int64))
-        assert [id(v) for v in layer.trainable_variables] == [id(layer.embedding_variable)]
-        assert [id(v) for v in layer.trainable_weights] == [id(layer.embedding_variable)]
-        assert [id(v) for v in tf.compat.v1.trainable_variables()] == [id(layer.embedding_variable)]
+def test_a_layer_lists_its_variable(session):
+    layer = dynamic_layer()
+    layer(tf.constant([1], tf.int64))
+    assert [id(v) for v in layer.trainable_variables] == [id(layer.embedding_variable)]
+    assert [id(v) for v in layer.trainable_weights] == [id(layer.embedding_variable)]
+    assert [id(v) for v in tf.compat.v1.trainable_variables()] == [id(layer.embedding_variable)]
 
 
-def test_a_layer_that_is_not_trainable():
-    with harness.graph_and_session():
-        layer = dynamic_layer(trainable=False)
-        layer(tf.constant([1], tf.int64))
-        assert not tf.compat.v1.trainable_variables()
-        assert [id(v) for v in tf.compat.v1.global_variables()] == [id(layer.embedding_variable)]
+def test_a_layer_that_is_not_trainable(session):
+    layer = dynamic_layer(trainable=False)
+    layer(tf.constant([1], tf.int64))
+    assert not tf.compat.v1.trainable_variables()
+    assert [id(v) for v in tf.compat.v1.global_variables()] == [id(layer.embedding_variable)]
 
 
-def test_a_name_names_the_table():
-    with harness.graph_and_session():
-        assert dynamic_layer(name="clicked_items").embedding_variable.m_var_name.startswith("clicked_items/")
+def test_a_name_names_the_table(session):
+    assert dynamic_layer(name="clicked_items").embedding_variable.m_var_name.startswith("clicked_items/")
 
 
-def test_a_layer_inside_a_dense_model():
+def test_a_layer_inside_a_dense_model(session):
     """There are dense layers before and after it, and dense variables beside the table."""
-    with harness.graph_and_session() as session:
-        layer = dynamic_layer(dim=3, initializer=0.5)
-        kernel = tf.Variable(np.ones([3, 1], np.float32))
-        loss = tf.reduce_sum(tf.matmul(layer(tf.constant([4, 4, 6], tf.int64)), kernel))
-        step = SGD(0.5).minimize(loss)
-        harness.initialize(session)
-        session.run(step)
-        keys, rows = harness.table_contents(session, layer.embedding_variable)
-        np.testing.assert_array_equal(keys, [4, 6])
-        np.testing.assert_array_equal(rows, [[-0.5] * 3, [0.0] * 3])
-        np.testing.assert_array_equal(session.run(kernel), np.full([3, 1], 0.25))
+    layer = dynamic_layer(dim=3, initializer=0.5)
+    kernel = tf.Variable(np.ones([3, 1], np.float32))
+    loss = tf.reduce_sum(tf.matmul(layer(tf.constant([4, 4, 6], tf.int64)), kernel))
+    step = SGD(0.5).minimize(loss)
+    harness.initialize(session)
+    session.run(step)
+    keys, rows = harness.table_contents(session, layer.embedding_variable)
+    np.testing.assert_array_equal(keys, [4, 6])
+    np.testing.assert_array_equal(rows, [[-0.5] * 3, [0.0] * 3])
+    np.testing.assert_array_equal(session.run(kernel), np.full([3, 1], 0.25))

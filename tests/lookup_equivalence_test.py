@@ -8,6 +8,7 @@ import harness
 import sparse_operation_kit as sok
 
 pytestmark = pytest.mark.cases_on_gpu(4)
+session = harness.session
 
 DIMS = [1, 2, 3, 7, 16, 63, 64, 129, 1025]
 VOCABULARY = 50
@@ -68,66 +69,59 @@ def bags_of(positions, rows, seed=0):
 
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("kind", ["random", "zipf", "empty"])
-def test_embedding_lookup(kind, dim):
-    with harness.graph_and_session() as session:
-        pair = Pair(session, dim)
-        positions = positions_of(kind, 60)
-        on_table = tf.nn.embedding_lookup(pair.table, pair.keys[positions])
-        pair.compare(on_table, tf.nn.embedding_lookup(pair.plain, positions))
+def test_embedding_lookup(session, kind, dim):
+    pair = Pair(session, dim)
+    positions = positions_of(kind, 60)
+    on_table = tf.nn.embedding_lookup(pair.table, pair.keys[positions])
+    pair.compare(on_table, tf.nn.embedding_lookup(pair.plain, positions))
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 5), (2, 3, 4), (2, 0), (0, 3, 1)])
-def test_embedding_lookup_of_any_shape(shape):
-    with harness.graph_and_session() as session:
-        pair = Pair(session, 3)
-        positions = np.random.default_rng(1).integers(0, VOCABULARY, shape)
-        on_table = tf.nn.embedding_lookup(pair.table, pair.keys[positions])
-        assert on_table.shape.as_list() == [*shape, 3]
-        pair.compare(on_table, tf.nn.embedding_lookup(pair.plain, positions))
+def test_embedding_lookup_of_any_shape(session, shape):
+    pair = Pair(session, 3)
+    positions = np.random.default_rng(1).integers(0, VOCABULARY, shape)
+    on_table = tf.nn.embedding_lookup(pair.table, pair.keys[positions])
+    assert on_table.shape.as_list() == [*shape, 3]
+    pair.compare(on_table, tf.nn.embedding_lookup(pair.plain, positions))
 
 
-def test_gather():
-    with harness.graph_and_session() as session:
-        pair = Pair(session, 5)
-        positions = positions_of("zipf", 40).reshape(8, 5)
-        pair.compare(tf.gather(pair.table, pair.keys[positions]), tf.gather(pair.plain, positions))
+def test_gather(session):
+    pair = Pair(session, 5)
+    positions = positions_of("zipf", 40).reshape(8, 5)
+    pair.compare(tf.gather(pair.table, pair.keys[positions]), tf.gather(pair.plain, positions))
 
 
-def test_embedding_lookup_in_a_list_and_with_a_name():
-    with harness.graph_and_session() as session:
-        pair = Pair(session, 5)
-        positions = positions_of("random", 20)
-        pair.compare(
-            tf.compat.v1.nn.embedding_lookup([pair.table], pair.keys[positions], name="of_table"),
-            tf.compat.v1.nn.embedding_lookup([pair.plain], positions),
-        )
+def test_embedding_lookup_in_a_list_and_with_a_name(session):
+    pair = Pair(session, 5)
+    positions = positions_of("random", 20)
+    pair.compare(
+        tf.compat.v1.nn.embedding_lookup([pair.table], pair.keys[positions], name="of_table"),
+        tf.compat.v1.nn.embedding_lookup([pair.plain], positions),
+    )
 
 
-def test_max_norm():
-    with harness.graph_and_session() as session:
-        pair = Pair(session, 5)
-        positions = positions_of("random", 20)
-        on_table = tf.nn.embedding_lookup(pair.table, pair.keys[positions], max_norm=0.05)
-        on_plain = tf.nn.embedding_lookup(pair.plain, positions, max_norm=0.05)
-        pair.compare(on_table, on_plain)
+def test_max_norm(session):
+    pair = Pair(session, 5)
+    positions = positions_of("random", 20)
+    on_table = tf.nn.embedding_lookup(pair.table, pair.keys[positions], max_norm=0.05)
+    on_plain = tf.nn.embedding_lookup(pair.plain, positions, max_norm=0.05)
+    pair.compare(on_table, on_plain)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("dim", DIMS)
-def test_embedding_lookup_sparse(dim, combiner, weighted):
-    with harness.graph_and_session() as session:
-        pair = Pair(session, dim)
-        compare_sparse(pair, tf.nn.embedding_lookup_sparse, "zipf", combiner, weighted)
+def test_embedding_lookup_sparse(session, dim, combiner, weighted):
+    pair = Pair(session, dim)
+    compare_sparse(pair, tf.nn.embedding_lookup_sparse, "zipf", combiner, weighted)
 
 
 @pytest.mark.parametrize("kind", ["random", "empty"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
-def test_embedding_lookup_sparse_of_other_keys(kind, combiner, weighted):
-    with harness.graph_and_session() as session:
-        pair = Pair(session, 6)
-        compare_sparse(pair, tf.nn.embedding_lookup_sparse, kind, combiner, weighted)
+def test_embedding_lookup_sparse_of_other_keys(session, kind, combiner, weighted):
+    pair = Pair(session, 6)
+    compare_sparse(pair, tf.nn.embedding_lookup_sparse, kind, combiner, weighted)
 
 
 @pytest.mark.parametrize("device", [None, "/cpu:0", "/job:localhost/replica:0/task:0/device:CPU:0"])
@@ -138,13 +132,12 @@ def test_embedding_lookup_sparse_on_a_device(device):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
-def test_safe_embedding_lookup_sparse(combiner, weighted):
-    with harness.graph_and_session() as session:
-        # The safe lookup drops negative ids, which a tf.Variable cannot have.
-        pair = Pair(session, 6)
-        pair.keys = np.arange(VOCABULARY, dtype=np.int64) * (2**33 + 1)
-        pair.all_rows = tf.nn.embedding_lookup(pair.table, pair.keys)
-        compare_sparse(pair, tf.nn.safe_embedding_lookup_sparse, "zipf", combiner, weighted)
+def test_safe_embedding_lookup_sparse(session, combiner, weighted):
+    # The safe lookup drops negative ids, which a tf.Variable cannot have.
+    pair = Pair(session, 6)
+    pair.keys = np.arange(VOCABULARY, dtype=np.int64) * (2**33 + 1)
+    pair.all_rows = tf.nn.embedding_lookup(pair.table, pair.keys)
+    compare_sparse(pair, tf.nn.safe_embedding_lookup_sparse, "zipf", combiner, weighted)
 
 
 def compare_sparse(pair, lookup, kind, combiner, weighted):
@@ -165,28 +158,26 @@ def compare_sparse(pair, lookup, kind, combiner, weighted):
     pair.compare(*outputs, weights)
 
 
-def test_several_lookups_of_one_table_add_their_gradients():
-    with harness.graph_and_session() as session:
-        pair = Pair(session, 4)
-        first, second = positions_of("zipf", 30), positions_of("random", 20, seed=5)
-        on_table, on_plain = (
-            tf.concat([tf.nn.embedding_lookup(params, ids) for ids in both], axis=0)
-            for params, both in (
-                (pair.table, (pair.keys[first], pair.keys[second])),
-                (pair.plain, (first, second)),
-            )
+def test_several_lookups_of_one_table_add_their_gradients(session):
+    pair = Pair(session, 4)
+    first, second = positions_of("zipf", 30), positions_of("random", 20, seed=5)
+    on_table, on_plain = (
+        tf.concat([tf.nn.embedding_lookup(params, ids) for ids in both], axis=0)
+        for params, both in (
+            (pair.table, (pair.keys[first], pair.keys[second])),
+            (pair.plain, (first, second)),
         )
-        pair.compare(on_table, on_plain)
+    )
+    pair.compare(on_table, on_plain)
 
 
-def test_keys_of_a_placeholder():
-    with harness.graph_and_session() as session:
-        pair = Pair(session, 4)
-        keys = tf.compat.v1.placeholder(tf.int64, [None, None])
-        rows = tf.nn.embedding_lookup(pair.table, keys)
-        assert rows.shape.as_list() == [None, None, 4]
-        pair.start()
-        for shape in ((3, 2), (1, 9), (0, 4)):
-            positions = np.random.default_rng(3).integers(0, VOCABULARY, shape)
-            got, want = session.run([rows, pair.plain], {keys: pair.keys[positions]})
-            np.testing.assert_array_equal(got, want[positions])
+def test_keys_of_a_placeholder(session):
+    pair = Pair(session, 4)
+    keys = tf.compat.v1.placeholder(tf.int64, [None, None])
+    rows = tf.nn.embedding_lookup(pair.table, keys)
+    assert rows.shape.as_list() == [None, None, 4]
+    pair.start()
+    for shape in ((3, 2), (1, 9), (0, 4)):
+        positions = np.random.default_rng(3).integers(0, VOCABULARY, shape)
+        got, want = session.run([rows, pair.plain], {keys: pair.keys[positions]})
+        np.testing.assert_array_equal(got, want[positions])

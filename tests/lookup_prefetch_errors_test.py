@@ -15,6 +15,7 @@ import sparse_operation_kit as sok
 from sparse_operation_kit import native
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 v1 = tf.compat.v1
 
@@ -49,45 +50,41 @@ class Model:
         return session.run([self.number, self.update, self.prefetch.advance])[0]
 
 
-def test_a_step_without_a_first_batch():
-    with harness.graph_and_session() as session:
-        model = Model(name="reader")
-        model.start(session, prime=False)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="reader holds no batch: run `prime`"):
-            model.step(session)
-        assert session.run(model.table.size()) == 0
+def test_a_step_without_a_first_batch(session):
+    model = Model(name="reader")
+    model.start(session, prime=False)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="reader holds no batch: run `prime`"):
+        model.step(session)
+    assert session.run(model.table.size()) == 0
+    session.run(model.prefetch.prime)
+    # The failed step took batch 0.
+    assert model.step(session) == 1
+
+
+def test_a_step_after_one_that_did_not_advance(session):
+    model = Model()
+    model.start(session)
+    session.run(model.update)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="`advance` with every step"):
+        model.step(session)
+
+
+def test_a_second_first_batch(session):
+    model = Model()
+    model.start(session)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="LookupPrefetch holds a batch already"):
         session.run(model.prefetch.prime)
-        # The failed step took batch 0.
-        assert model.step(session) == 1
+    assert model.step(session) == 0
 
 
-def test_a_step_after_one_that_did_not_advance():
-    with harness.graph_and_session() as session:
-        model = Model()
+def test_the_end_of_the_data_stays_the_end_and_the_iterator_can_begin_again(session):
+    model = Model(_numbers(2))
+    for _ in range(2):
         model.start(session)
-        session.run(model.update)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="`advance` with every step"):
-            model.step(session)
-
-
-def test_a_second_first_batch():
-    with harness.graph_and_session() as session:
-        model = Model()
-        model.start(session)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="LookupPrefetch holds a batch already"):
-            session.run(model.prefetch.prime)
-        assert model.step(session) == 0
-
-
-def test_the_end_of_the_data_stays_the_end_and_the_iterator_can_begin_again():
-    with harness.graph_and_session() as session:
-        model = Model(_numbers(2))
+        assert [model.step(session) for _ in range(2)] == [0, 1]
         for _ in range(2):
-            model.start(session)
-            assert [model.step(session) for _ in range(2)] == [0, 1]
-            for _ in range(2):
-                with pytest.raises(tf.errors.OutOfRangeError, match="End of sequence"):
-                    model.step(session)
+            with pytest.raises(tf.errors.OutOfRangeError, match="End of sequence"):
+                model.step(session)
 
 
 def test_bad_ids_are_an_error_of_their_own_step():
@@ -135,52 +132,46 @@ def test_an_error_of_the_iterator_loses_no_other_batch():
         assert [model.step(session) for _ in range(3)] == [1, 3, 4]
 
 
-def test_a_lookup_beyond_the_capacity_leaves_the_table_as_it_was():
-    with harness.graph_and_session() as session:
-        iterator = _numbers(5)
-        table = sok.EmbeddingVariable("small", 2, capacity=2)
-        prefetch = sok.LookupPrefetch(iterator, lambda number: tf.nn.embedding_lookup(table, number))
-        harness.initialize(session)
-        session.run(iterator.initializer)
-        session.run(prefetch.prime)
-        for _ in range(2):
-            session.run([prefetch.outputs, prefetch.advance])
-        with pytest.raises(
-            tf.errors.ResourceExhaustedError, match="'small' is full: it holds 2 of at most 2"
-        ):
-            session.run([prefetch.outputs, prefetch.advance])
-        assert session.run(table.size()) == 2
+def test_a_lookup_beyond_the_capacity_leaves_the_table_as_it_was(session):
+    iterator = _numbers(5)
+    table = sok.EmbeddingVariable("small", 2, capacity=2)
+    prefetch = sok.LookupPrefetch(iterator, lambda number: tf.nn.embedding_lookup(table, number))
+    harness.initialize(session)
+    session.run(iterator.initializer)
+    session.run(prefetch.prime)
+    for _ in range(2):
+        session.run([prefetch.outputs, prefetch.advance])
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="'small' is full: it holds 2 of at most 2"):
+        session.run([prefetch.outputs, prefetch.advance])
+    assert session.run(table.size()) == 2
 
 
-def test_ids_that_steps_change_are_refused():
-    with harness.graph_and_session():
-        offset = v1.get_variable("offset", initializer=tf.constant(1, tf.int64))
-        with pytest.raises(ValueError, match=r"\['table'\] depend on .*known only when the step runs"):
-            Model(ids=lambda number: number + offset)
+def test_ids_that_steps_change_are_refused(session):
+    offset = v1.get_variable("offset", initializer=tf.constant(1, tf.int64))
+    with pytest.raises(ValueError, match=r"\['table'\] depend on .*known only when the step runs"):
+        Model(ids=lambda number: number + offset)
 
 
-def test_training_that_is_fed_is_refused():
-    with harness.graph_and_session():
-        table = sok.EmbeddingVariable("table", 2)
-        training = v1.placeholder(tf.bool, [])
+def test_training_that_is_fed_is_refused(session):
+    table = sok.EmbeddingVariable("table", 2)
+    training = v1.placeholder(tf.bool, [])
 
-        def look_up(number):
-            ids = tf.RaggedTensor.from_row_splits([number], [0, 1])
-            return sok.group_embedding_lookup_sparse([table], [ids], ["sum"], training=training)
+    def look_up(number):
+        ids = tf.RaggedTensor.from_row_splits([number], [0, 1])
+        return sok.group_embedding_lookup_sparse([table], [ids], ["sum"], training=training)
 
-        with pytest.raises(ValueError, match="`training` of a lookup.*depend on 'Placeholder:0'"):
-            sok.LookupPrefetch(_numbers(3), look_up)
+    with pytest.raises(ValueError, match="`training` of a lookup.*depend on 'Placeholder:0'"):
+        sok.LookupPrefetch(_numbers(3), look_up)
 
 
-def test_ids_that_come_from_rows_are_refused():
-    with harness.graph_and_session():
-        first = sok.EmbeddingVariable("first", 1)
+def test_ids_that_come_from_rows_are_refused(session):
+    first = sok.EmbeddingVariable("first", 1)
 
-        def ids(number):
-            return tf.cast(tf.nn.embedding_lookup(first, number), tf.int64)
+    def ids(number):
+        return tf.cast(tf.nn.embedding_lookup(first, number), tf.int64)
 
-        with pytest.raises(ValueError, match=r"\['table'\] depend on"):
-            Model(ids=ids)
+    with pytest.raises(ValueError, match=r"\['table'\] depend on"):
+        Model(ids=ids)
 
 
 @pytest.mark.parametrize("iterator", [None, 3, [1, 2]])
@@ -208,72 +199,67 @@ def test_functions_and_eager_execution_are_refused():
             build()
 
 
-def test_state_is_read_in_the_step_and_what_waits_for_it_runs_there():
-    with harness.graph_and_session() as session:
-        counter = v1.get_variable("counter", initializer=tf.constant(0, tf.int64))
-        fed = v1.placeholder(tf.int64, [])
-        found = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.range(5, dtype=tf.int64), 10 * tf.range(5, dtype=tf.int64)
-            ),
-            -1,
-        )
-        table = sok.EmbeddingVariable("table", 2)
+def test_state_is_read_in_the_step_and_what_waits_for_it_runs_there(session):
+    counter = v1.get_variable("counter", initializer=tf.constant(0, tf.int64))
+    fed = v1.placeholder(tf.int64, [])
+    found = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(tf.range(5, dtype=tf.int64), 10 * tf.range(5, dtype=tf.int64)),
+        -1,
+    )
+    table = sok.EmbeddingVariable("table", 2)
 
-        def look_up(number):
-            with tf.control_dependencies([tf.debugging.assert_less(number, tf.constant(9, tf.int64))]):
-                checked = tf.identity(number)
-            rows = tf.nn.embedding_lookup(table, found.lookup(checked))
-            with tf.control_dependencies([rows]):
-                after = tf.identity(number)
-            with tf.control_dependencies([checked]):
-                counted = counter + number
-            return rows, counted, number * fed, found.lookup(number), after, number
+    def look_up(number):
+        with tf.control_dependencies([tf.debugging.assert_less(number, tf.constant(9, tf.int64))]):
+            checked = tf.identity(number)
+        rows = tf.nn.embedding_lookup(table, found.lookup(checked))
+        with tf.control_dependencies([rows]):
+            after = tf.identity(number)
+        with tf.control_dependencies([checked]):
+            counted = counter + number
+        return rows, counted, number * fed, found.lookup(number), after, number
 
-        iterator = _numbers(4)
-        prefetch = sok.LookupPrefetch(iterator, look_up)
-        with tf.control_dependencies([prefetch.outputs[1]]):
-            count = counter.assign_add(100)
-        session.run([v1.global_variables_initializer(), v1.tables_initializer(), iterator.initializer])
-        session.run(prefetch.prime)
-        for step in range(4):
-            fetches = [*prefetch.outputs[1:], count, prefetch.advance]
-            values = session.run(fetches, {fed: step + 1})[:5]
-            assert values == [100 * step + step, step * (step + 1), 10 * step, step, step]
+    iterator = _numbers(4)
+    prefetch = sok.LookupPrefetch(iterator, look_up)
+    with tf.control_dependencies([prefetch.outputs[1]]):
+        count = counter.assign_add(100)
+    session.run([v1.global_variables_initializer(), v1.tables_initializer(), iterator.initializer])
+    session.run(prefetch.prime)
+    for step in range(4):
+        fetches = [*prefetch.outputs[1:], count, prefetch.advance]
+        values = session.run(fetches, {fed: step + 1})[:5]
+        assert values == [100 * step + step, step * (step + 1), 10 * step, step, step]
 
 
 @pytest.mark.parametrize("bad", [0, 1])
-def test_a_check_ends_the_data_though_only_the_read_of_a_variable_waits_for_it(bad):
-    with harness.graph_and_session() as session:
-        counter = v1.get_variable("counter", initializer=tf.constant(7, tf.int64))
+def test_a_check_ends_the_data_though_only_the_read_of_a_variable_waits_for_it(session, bad):
+    counter = v1.get_variable("counter", initializer=tf.constant(7, tf.int64))
 
-        def look_up(number):
-            check = tf.debugging.assert_none_equal(number, tf.constant(bad, tf.int64), message="bad number")
-            with tf.control_dependencies([check]):
-                return counter.read_value(), number
+    def look_up(number):
+        check = tf.debugging.assert_none_equal(number, tf.constant(bad, tf.int64), message="bad number")
+        with tf.control_dependencies([check]):
+            return counter.read_value(), number
 
-        iterator = _numbers(3)
-        prefetch = sok.LookupPrefetch(iterator, look_up)
-        session.run([v1.global_variables_initializer(), iterator.initializer])
-        with pytest.raises(tf.errors.InvalidArgumentError, match="bad number"):
-            session.run(prefetch.prime)
-            for _ in range(2):
-                assert session.run([*prefetch.outputs, prefetch.advance])[:2] == [7, 0]
-
-
-def test_a_table_that_steps_fill_is_read_in_the_step():
-    with harness.graph_and_session() as session:
-        seen = lookup_ops.MutableHashTable(tf.int64, tf.int64, -1)
-        iterator = _numbers(4)
-        prefetch = sok.LookupPrefetch(iterator, lambda number: (seen.lookup(number), number))
-        before, number = prefetch.outputs
-        with tf.control_dependencies([before]):
-            insert = seen.insert(number + 1, 10 * number)
-        harness.initialize(session)
-        session.run(iterator.initializer)
+    iterator = _numbers(3)
+    prefetch = sok.LookupPrefetch(iterator, look_up)
+    session.run([v1.global_variables_initializer(), iterator.initializer])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="bad number"):
         session.run(prefetch.prime)
-        steps = [session.run([before, insert, prefetch.advance])[0] for _ in range(4)]
-        assert steps == [-1, 0, 10, 20]
+        for _ in range(2):
+            assert session.run([*prefetch.outputs, prefetch.advance])[:2] == [7, 0]
+
+
+def test_a_table_that_steps_fill_is_read_in_the_step(session):
+    seen = lookup_ops.MutableHashTable(tf.int64, tf.int64, -1)
+    iterator = _numbers(4)
+    prefetch = sok.LookupPrefetch(iterator, lambda number: (seen.lookup(number), number))
+    before, number = prefetch.outputs
+    with tf.control_dependencies([before]):
+        insert = seen.insert(number + 1, 10 * number)
+    harness.initialize(session)
+    session.run(iterator.initializer)
+    session.run(prefetch.prime)
+    steps = [session.run([before, insert, prefetch.advance])[0] for _ in range(4)]
+    assert steps == [-1, 0, 10, 20]
 
 
 @contextlib.contextmanager
@@ -393,14 +379,13 @@ def _with_condition(iterator):
     return sok.LookupPrefetch(iterator, look_up)
 
 
-def test_branches_that_read_state_are_part_of_the_step():
-    with harness.graph_and_session() as session:
-        iterator = _numbers(3)
-        prefetch = _with_condition(iterator)
-        harness.initialize(session)
-        session.run(iterator.initializer)
-        session.run(prefetch.prime)
-        assert [session.run([prefetch.outputs[1], prefetch.advance])[0] for _ in range(3)] == [2, 2, 4]
+def test_branches_that_read_state_are_part_of_the_step(session):
+    iterator = _numbers(3)
+    prefetch = _with_condition(iterator)
+    harness.initialize(session)
+    session.run(iterator.initializer)
+    session.run(prefetch.prime)
+    assert [session.run([prefetch.outputs[1], prefetch.advance])[0] for _ in range(3)] == [2, 2, 4]
 
 
 def test_branches_that_are_no_functions_are_refused():
@@ -477,48 +462,44 @@ def _read(table, ahead, num_outputs=1, num_lookups=1):
     )
 
 
-def test_what_was_merged_is_read_once_and_in_its_own_tables():
-    with harness.graph_and_session() as session:
-        one, other = (sok.EmbeddingVariable(name, 2) for name in ("one", "other"))
-        ids = tf.constant([1, 1, 2], tf.int64)
-        harness.initialize(session)
-        assert session.run(_read(one, _ahead(one, ids)).outputs)[0].shape == (3, 2)
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="'other': the ids were merged ahead for .*'one'"
-        ):
-            session.run(_read(other, _ahead(one, ids)).outputs)
-        ahead = _ahead(one, ids)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="'one': the ids .* looked up already"):
-            session.run([_read(one, ahead).outputs, _read(one, ahead).outputs])
-        with pytest.raises(tf.errors.InvalidArgumentError, match="3 lookups in 1 tables"):
-            session.run(_read(one, ahead, num_lookups=3).outputs)
-        plan = _read(one, ahead).plan
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="is not the output of a SokGroupLookupAhead"
-        ):
-            session.run(_read(one, plan).outputs)
-        assert session.run(other.size()) == 0
+def test_what_was_merged_is_read_once_and_in_its_own_tables(session):
+    one, other = (sok.EmbeddingVariable(name, 2) for name in ("one", "other"))
+    ids = tf.constant([1, 1, 2], tf.int64)
+    harness.initialize(session)
+    assert session.run(_read(one, _ahead(one, ids)).outputs)[0].shape == (3, 2)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="'other': the ids were merged ahead for .*'one'"
+    ):
+        session.run(_read(other, _ahead(one, ids)).outputs)
+    ahead = _ahead(one, ids)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="'one': the ids .* looked up already"):
+        session.run([_read(one, ahead).outputs, _read(one, ahead).outputs])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="3 lookups in 1 tables"):
+        session.run(_read(one, ahead, num_lookups=3).outputs)
+    plan = _read(one, ahead).plan
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is not the output of a SokGroupLookupAhead"):
+        session.run(_read(one, plan).outputs)
+    assert session.run(other.size()) == 0
 
 
-def test_held_tensors_are_taken_as_what_they_are():
-    with harness.graph_and_session() as session:
-        hold = native.ops.sok_hold_batch([tf.constant([1, 2]), tf.constant("a")], name_of_batch="batch")
-        take = [
-            native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch="batch")
-            for has_next, dtypes in (
-                (True, [tf.int32, tf.string]),
-                (True, [tf.int32]),
-                (True, [tf.int32, tf.float32]),
-            )
-        ]
+def test_held_tensors_are_taken_as_what_they_are(session):
+    hold = native.ops.sok_hold_batch([tf.constant([1, 2]), tf.constant("a")], name_of_batch="batch")
+    take = [
+        native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch="batch")
+        for has_next, dtypes in (
+            (True, [tf.int32, tf.string]),
+            (True, [tf.int32]),
+            (True, [tf.int32, tf.float32]),
+        )
+    ]
+    session.run(hold)
+    numbers, text = session.run(take[0])
+    np.testing.assert_array_equal(numbers, [1, 2])
+    assert text == b"a"
+    for wrong, message in (
+        (take[1], "holds 2 tensors, not 1"),
+        (take[2], "tensor 1 is string, not float"),
+    ):
         session.run(hold)
-        numbers, text = session.run(take[0])
-        np.testing.assert_array_equal(numbers, [1, 2])
-        assert text == b"a"
-        for wrong, message in (
-            (take[1], "holds 2 tensors, not 1"),
-            (take[2], "tensor 1 is string, not float"),
-        ):
-            session.run(hold)
-            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-                session.run(wrong)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            session.run(wrong)

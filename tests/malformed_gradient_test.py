@@ -11,6 +11,8 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import native
 
+session = harness.session
+
 DIM = 2
 ROWS = 3
 NAME = "sound_table"
@@ -75,16 +77,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("indices_unique", [False, True])
-def test_gradients(indices_unique):
-    with harness.graph_and_session() as session:
-        trained = Trained(session, indices_unique=indices_unique)
-        for case, changed in CASES.items():
-            print(case)  # pytest shows it, if the case fails.
-            with unharmed(trained), pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
-                trained.run(**changed)
-            before = trained.contents()[1]
-            trained.run()
-            np.testing.assert_allclose(trained.contents()[1], before - [[1, 1], [0, 0], [2, 2]], rtol=1e-6)
+def test_gradients(session, indices_unique):
+    trained = Trained(session, indices_unique=indices_unique)
+    for case, changed in CASES.items():
+        print(case)  # pytest shows it, if the case fails.
+        with unharmed(trained), pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
+            trained.run(**changed)
+        before = trained.contents()[1]
+        trained.run()
+        np.testing.assert_allclose(trained.contents()[1], before - [[1, 1], [0, 0], [2, 2]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -112,26 +113,24 @@ def test_hyper_parameters_of_stateful_optimizers(optimizer, good, bad):
     np.testing.assert_array_equal(results[0], results[1])
 
 
-def test_an_unknown_optimizer_names_the_known():
-    with harness.graph_and_session() as session:
-        trained = Trained(session, "gradient_ascent")
-        with unharmed(trained):
-            with pytest.raises(tf.errors.InvalidArgumentError, match="gradient_ascent.*adagrad"):
-                trained.run()
+def test_an_unknown_optimizer_names_the_known(session):
+    trained = Trained(session, "gradient_ascent")
+    with unharmed(trained):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="gradient_ascent.*adagrad"):
+            trained.run()
 
 
-def test_a_second_stateful_optimizer_is_refused():
-    with harness.graph_and_session() as session:
-        trained = Trained(session, "momentum", [0.1, 0.9])
-        other = native.ops.sok_apply_gradients(
-            handle=trained.table.handle,
-            indices=tf.constant([0], tf.int64),
-            values=tf.ones([1, DIM]),
-            hyper=[0.1, 0.1, 0.0],
-            optimizer="adagrad",
-        )
-        trained.run()
-        with unharmed(trained):
-            with pytest.raises(tf.errors.FailedPreconditionError, match=f"{NAME}.*momentum"):
-                session.run(other)
-        trained.run()
+def test_a_second_stateful_optimizer_is_refused(session):
+    trained = Trained(session, "momentum", [0.1, 0.9])
+    other = native.ops.sok_apply_gradients(
+        handle=trained.table.handle,
+        indices=tf.constant([0], tf.int64),
+        values=tf.ones([1, DIM]),
+        hyper=[0.1, 0.1, 0.0],
+        optimizer="adagrad",
+    )
+    trained.run()
+    with unharmed(trained):
+        with pytest.raises(tf.errors.FailedPreconditionError, match=f"{NAME}.*momentum"):
+            session.run(other)
+    trained.run()

@@ -11,6 +11,8 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import native
 
+session = harness.session
+
 DIM = 2
 NAME = "sound_table"
 
@@ -145,85 +147,75 @@ WEIGHTS = {
 }
 
 
-def test_sparse_ids():
-    with harness.graph_and_session() as session:
-        assert_refused(Lookup(session, "sparse"), SPARSE, NAME)
+def test_sparse_ids(session):
+    assert_refused(Lookup(session, "sparse"), SPARSE, NAME)
 
 
-def test_ragged_ids():
-    with harness.graph_and_session() as session:
-        assert_refused(Lookup(session, "ragged"), RAGGED, NAME)
-
-
-@pytest.mark.parametrize("layout", ["sparse", "ragged"])
-def test_weights(layout):
-    with harness.graph_and_session() as session:
-        lookup = Lookup(session, layout, "mean", weighted=True)
-        cases = {case: {"ids": NEW, "weights": weights} for case, weights in WEIGHTS.items()}
-        assert_refused(lookup, cases, f"{NAME}.*weight")
-
-
-def test_the_message_names_the_value():
-    with harness.graph_and_session() as session:
-        lookup = Lookup(session, "sparse")
-        for value, changed in (
-            ("7", {"indices": [[0, 0], [0, 1], [7, 0], [3, 0]]}),
-            (str(2**40), {"dense_shape": [2**40, 2]}),
-            ("-5", {"dense_shape": [-5, 2]}),
-        ):
-            with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{value}"):
-                lookup.run(**changed)
-
-
-def test_an_output_that_memory_cannot_hold():
-    with harness.graph_and_session() as session:
-        lookup = Lookup(session, "sparse", dim=4096)
-        with unharmed(lookup), pytest.raises(tf.errors.ResourceExhaustedError, match=NAME):
-            lookup.run(ids=NEW, dense_shape=[2**31 - 1, 2])
-
-
-def test_a_number_of_rows_that_slots_do_not_divide():
-    with harness.graph_and_session() as session:
-        lookup = Lookup(session, "sparse", slots=3)
-        lookup.good["dense_shape"] = [6, 2]
-        for rows in (1, 2, 4, 5):
-            sound = {"ids": NEW[:1], "indices": [[0, 0]], "dense_shape": [rows, 2]}
-            assert_refused(lookup, {"sound but for the rows": sound}, f"{NAME}.*{rows} rows.*3")
-
-
-def test_training_of_wrong_shape():
-    with harness.graph_and_session() as session:
-        shapes = {"two": [True, False], "none": np.zeros([0], bool), "rank 2": [[True, True]]}
-        cases = {case: {"ids": NEW, "training": training} for case, training in shapes.items()}
-        assert_refused(Lookup(session, "dense"), cases, "training")
+def test_ragged_ids(session):
+    assert_refused(Lookup(session, "ragged"), RAGGED, NAME)
 
 
 @pytest.mark.parametrize("layout", ["sparse", "ragged"])
-def test_zero_bags(layout):
-    with harness.graph_and_session() as session:
-        lookup = Lookup(session, layout)
-        empty = np.zeros([0], np.int64)
-        given = {"ids": empty}
-        if layout == "sparse":
-            given.update({"indices": np.zeros([0, 2], np.int64), "dense_shape": [0, 2]})
-        else:
-            given.update({"row_splits": [0]})
-        with unharmed(lookup):
-            assert lookup.run(**given).shape == (0, DIM)
+def test_weights(session, layout):
+    lookup = Lookup(session, layout, "mean", weighted=True)
+    cases = {case: {"ids": NEW, "weights": weights} for case, weights in WEIGHTS.items()}
+    assert_refused(lookup, cases, f"{NAME}.*weight")
+
+
+def test_the_message_names_the_value(session):
+    lookup = Lookup(session, "sparse")
+    for value, changed in (
+        ("7", {"indices": [[0, 0], [0, 1], [7, 0], [3, 0]]}),
+        (str(2**40), {"dense_shape": [2**40, 2]}),
+        ("-5", {"dense_shape": [-5, 2]}),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{value}"):
+            lookup.run(**changed)
+
+
+def test_an_output_that_memory_cannot_hold(session):
+    lookup = Lookup(session, "sparse", dim=4096)
+    with unharmed(lookup), pytest.raises(tf.errors.ResourceExhaustedError, match=NAME):
+        lookup.run(ids=NEW, dense_shape=[2**31 - 1, 2])
+
+
+def test_a_number_of_rows_that_slots_do_not_divide(session):
+    lookup = Lookup(session, "sparse", slots=3)
+    lookup.good["dense_shape"] = [6, 2]
+    for rows in (1, 2, 4, 5):
+        sound = {"ids": NEW[:1], "indices": [[0, 0]], "dense_shape": [rows, 2]}
+        assert_refused(lookup, {"sound but for the rows": sound}, f"{NAME}.*{rows} rows.*3")
+
+
+def test_training_of_wrong_shape(session):
+    shapes = {"two": [True, False], "none": np.zeros([0], bool), "rank 2": [[True, True]]}
+    cases = {case: {"ids": NEW, "training": training} for case, training in shapes.items()}
+    assert_refused(Lookup(session, "dense"), cases, "training")
+
+
+@pytest.mark.parametrize("layout", ["sparse", "ragged"])
+def test_zero_bags(session, layout):
+    lookup = Lookup(session, layout)
+    empty = np.zeros([0], np.int64)
+    given = {"ids": empty}
+    if layout == "sparse":
+        given.update({"indices": np.zeros([0, 2], np.int64), "dense_shape": [0, 2]})
+    else:
+        given.update({"row_splits": [0]})
+    with unharmed(lookup):
+        assert lookup.run(**given).shape == (0, DIM)
 
 
 @pytest.mark.parametrize("training", ["yes", 3.5, 1, [True, False], {}])
-def test_training_that_is_no_bool(training):
-    with harness.graph_and_session():
-        layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True)
-        with pytest.raises(TypeError, match="training must be a bool"):
-            layer(tf.constant([1], tf.int64), training=training)
+def test_training_that_is_no_bool(session, training):
+    layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True)
+    with pytest.raises(TypeError, match="training must be a bool"):
+        layer(tf.constant([1], tf.int64), training=training)
 
 
-def test_a_training_tensor_of_another_kind():
-    with harness.graph_and_session():
-        layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True)
-        with pytest.raises(TypeError, match="training is int32"):
-            layer(tf.constant([1], tf.int64), training=tf.constant(1))
-        with pytest.raises(ValueError, match="training has shape"):
-            layer(tf.constant([1], tf.int64), training=tf.constant([True, False]))
+def test_a_training_tensor_of_another_kind(session):
+    layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True)
+    with pytest.raises(TypeError, match="training is int32"):
+        layer(tf.constant([1], tf.int64), training=tf.constant(1))
+    with pytest.raises(ValueError, match="training has shape"):
+        layer(tf.constant([1], tf.int64), training=tf.constant([True, False]))

@@ -12,6 +12,8 @@ import sparse_operation_kit as sok
 from sparse_operation_kit import compat, native
 from sparse_operation_kit.lookup import group
 
+session = harness.session
+
 DIM = 2
 NAME = "sound_table"
 _REFUSED = tf.errors.InvalidArgumentError
@@ -96,32 +98,29 @@ USES = {
 
 @pytest.mark.parametrize("kind", HANDLES)
 @pytest.mark.parametrize("use", USES)
-def test_handles_of_another_kind(use, kind):
-    with harness.graph_and_session() as session:
-        op = USES[use](HANDLES[kind]())
-        harness.initialize(session)
-        with pytest.raises(_REFUSED):
-            session.run(op)
-        sound = table()
-        rows = tf.nn.embedding_lookup(sound, [1])
-        session.run(sound.initializer)
-        assert session.run(rows).shape == (1, DIM)
+def test_handles_of_another_kind(session, use, kind):
+    op = USES[use](HANDLES[kind]())
+    harness.initialize(session)
+    with pytest.raises(_REFUSED):
+        session.run(op)
+    sound = table()
+    rows = tf.nn.embedding_lookup(sound, [1])
+    session.run(sound.initializer)
+    assert session.run(rows).shape == (1, DIM)
 
 
-def test_is_initialized_of_another_kind_is_false():
-    with harness.graph_and_session() as session:
-        handle = HANDLES["the handle of a variable"]()
-        assert not session.run(native.ops.sok_table_is_initialized(handle))
+def test_is_initialized_of_another_kind_is_false(session):
+    handle = HANDLES["the handle of a variable"]()
+    assert not session.run(native.ops.sok_table_is_initialized(handle))
 
 
-def test_one_table_twice_in_the_handles_of_a_group():
-    with harness.graph_and_session() as session:
-        one = table()
-        result = look_up([one.handle, one.handle])
-        harness.initialize(session)
-        with pytest.raises(_REFUSED, match=f"{NAME}.*twice"):
-            session.run(result.outputs)
-        assert session.run(one.size()) == 0
+def test_one_table_twice_in_the_handles_of_a_group(session):
+    one = table()
+    result = look_up([one.handle, one.handle])
+    harness.initialize(session)
+    with pytest.raises(_REFUSED, match=f"{NAME}.*twice"):
+        session.run(result.outputs)
+    assert session.run(one.size()) == 0
 
 
 # ---- Attributes. ----
@@ -145,29 +144,27 @@ CONTRADICTIONS = [
 ]
 
 
-def test_attributes_of_a_lookup_that_do_not_fit():
+def test_attributes_of_a_lookup_that_do_not_fit(session):
     """Contradicting attributes are an error when the op is made or when it runs."""
-    with harness.graph_and_session() as session:
-        one = table()
-        size = one.size()
-        harness.initialize(session)
-        for attributes in CONTRADICTIONS:
-            with pytest.raises((TypeError, ValueError, _REFUSED)):
-                session.run(look_up([one.handle], **attributes).outputs[0])
-            assert session.run(size) == 0
-        session.run(look_up([one.handle]).outputs[0])
-        assert session.run(size) == 1
+    one = table()
+    size = one.size()
+    harness.initialize(session)
+    for attributes in CONTRADICTIONS:
+        with pytest.raises((TypeError, ValueError, _REFUSED)):
+            session.run(look_up([one.handle], **attributes).outputs[0])
+        assert session.run(size) == 0
+    session.run(look_up([one.handle]).outputs[0])
+    assert session.run(size) == 1
 
 
-def test_a_dim_that_is_not_the_tables():
-    with harness.graph_and_session() as session:
-        one = table()
-        one.dim = 5
-        rows = group.lookup_group([group.DenseLookup(one, tf.constant([1], tf.int64))])[0]
-        harness.initialize(session)
-        one.dim = DIM
-        with pytest.raises(_REFUSED, match=f"{NAME}.*{DIM}.*5"):
-            session.run(rows)
+def test_a_dim_that_is_not_the_tables(session):
+    one = table()
+    one.dim = 5
+    rows = group.lookup_group([group.DenseLookup(one, tf.constant([1], tf.int64))])[0]
+    harness.initialize(session)
+    one.dim = DIM
+    with pytest.raises(_REFUSED, match=f"{NAME}.*{DIM}.*5"):
+        session.run(rows)
 
 
 def _given(*rows):
@@ -203,14 +200,13 @@ BAD_TABLES = [
 ]
 
 
-def test_tables_that_cannot_be():
-    with harness.graph_and_session() as session:
-        handle = native.ops.sok_table(shared_name=NAME)
-        for attributes, message in BAD_TABLES:
-            attributes = {"given": [], "dim": DIM, **attributes}
-            op = native.ops.sok_initialize_table(handle, attributes.pop("given"), **attributes)
-            with pytest.raises(_REFUSED, match=message):
-                session.run(op)
+def test_tables_that_cannot_be(session):
+    handle = native.ops.sok_table(shared_name=NAME)
+    for attributes, message in BAD_TABLES:
+        attributes = {"given": [], "dim": DIM, **attributes}
+        op = native.ops.sok_initialize_table(handle, attributes.pop("given"), **attributes)
+        with pytest.raises(_REFUSED, match=message):
+            session.run(op)
 
 
 # ---- The plan that a lookup passes to its gradient op. ----
@@ -271,37 +267,34 @@ def test_plans_and_gradients_that_do_not_fit(case):
             session.run([result.values, result.weight_gradients])
 
 
-def test_the_plan_of_a_lookup_in_a_wider_table():
-    with harness.graph_and_session() as session:
-        wide = table(dim=1024)
-        narrow = gradient_op(wide.handle, weighted_plan(wide), [tf.ones([1, DIM])])
-        harness.initialize(session)
-        with pytest.raises(_REFUSED, match=f"{NAME}.*1024.*{DIM}"):
-            session.run([narrow.values, narrow.weight_gradients])
+def test_the_plan_of_a_lookup_in_a_wider_table(session):
+    wide = table(dim=1024)
+    narrow = gradient_op(wide.handle, weighted_plan(wide), [tf.ones([1, DIM])])
+    harness.initialize(session)
+    with pytest.raises(_REFUSED, match=f"{NAME}.*1024.*{DIM}"):
+        session.run([narrow.values, narrow.weight_gradients])
 
 
-def test_kept_words_of_something_else():
-    with harness.graph_and_session() as session:
-        kept = native.ops.sok_kept_words(weighted_plan(table()))
-        harness.initialize(session)
-        with pytest.raises(_REFUSED, match="no output of SokKeepWords"):
-            session.run(kept)
+def test_kept_words_of_something_else(session):
+    kept = native.ops.sok_kept_words(weighted_plan(table()))
+    harness.initialize(session)
+    with pytest.raises(_REFUSED, match="no output of SokKeepWords"):
+        session.run(kept)
 
 
-def test_a_gradient_after_the_table_was_made_anew():
+def test_a_gradient_after_the_table_was_made_anew(session):
     """The rows that the lookup read are gone. In any order of ops, nothing is read beyond the table."""
-    with harness.graph_and_session() as session:
-        one, weights = table(), tf.ones([3000])
-        bag = tf.RaggedTensor.from_row_splits(tf.range(3000, dtype=tf.int64), np.int64([0, 3000]))
-        output = group.lookup_group([group.RaggedLookup(one, bag, "sum", weights)])[0]
-        with tf.control_dependencies([output]):
-            anew = native.ops.sok_initialize_table(one.handle, [], dim=DIM)
-        with tf.control_dependencies([anew]):
-            late = tf.identity(tf.ones([1, DIM]))
-        gradients = tf.gradients(output, [one, weights], grad_ys=late)
-        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).apply_gradients([(gradients[0], one)])
-        harness.initialize(session)
-        for late_op in (gradients[1], step):
-            with pytest.raises(_REFUSED, match=NAME):
-                session.run(late_op)
-        assert session.run(one.size()) == 0
+    one, weights = table(), tf.ones([3000])
+    bag = tf.RaggedTensor.from_row_splits(tf.range(3000, dtype=tf.int64), np.int64([0, 3000]))
+    output = group.lookup_group([group.RaggedLookup(one, bag, "sum", weights)])[0]
+    with tf.control_dependencies([output]):
+        anew = native.ops.sok_initialize_table(one.handle, [], dim=DIM)
+    with tf.control_dependencies([anew]):
+        late = tf.identity(tf.ones([1, DIM]))
+    gradients = tf.gradients(output, [one, weights], grad_ys=late)
+    step = tf.compat.v1.train.GradientDescentOptimizer(1.0).apply_gradients([(gradients[0], one)])
+    harness.initialize(session)
+    for late_op in (gradients[1], step):
+        with pytest.raises(_REFUSED, match=NAME):
+            session.run(late_op)
+    assert session.run(one.size()) == 0

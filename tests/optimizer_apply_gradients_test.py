@@ -17,6 +17,7 @@ from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 _KERAS = compat.legacy_keras_optimizers()
 
@@ -122,78 +123,73 @@ def test_importing_changes_no_optimizer():
     assert run.returncode == 0, run.stderr[-2000:]
 
 
-def test_methods_replaced_for_a_call_are_back_after_it():
+def test_methods_replaced_for_a_call_are_back_after_it(session):
     # Replacements of an optimizer's methods for a call must be undone after it.
-    with harness.graph_and_session():
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
-        optimizer.minimize(tf.reduce_sum(tf.nn.embedding_lookup(table, [1])), var_list=[table])
-        assert [name for name, value in vars(optimizer).items() if callable(value)] == []
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
+    optimizer.minimize(tf.reduce_sum(tf.nn.embedding_lookup(table, [1])), var_list=[table])
+    assert [name for name, value in vars(optimizer).items() if callable(value)] == []
 
 
-def test_train_op_and_global_step_are_tensorflows():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        dense = tf.Variable([[1.0], [1.0]])
-        loss = tf.reduce_sum(tf.matmul(tf.nn.embedding_lookup(table, [1, 2]), dense))
-        global_step = tf.compat.v1.train.get_or_create_global_step()
-        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
-        step = optimizer.minimize(loss, global_step=global_step, name="train")
-        harness.initialize(session)
-        session.run([step])
-        session.run([step])
-        assert session.run(global_step) == 2
-        assert step.name == "train"
-        assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP) == [step]
-        names = sorted(variable.name for variable in optimizer.variables())
-        assert names == ["Variable/Adam:0", "Variable/Adam_1:0", "beta1_power:0", "beta2_power:0"]
-        assert optimizer.get_slot(table, "m") is None
+def test_train_op_and_global_step_are_tensorflows(session):
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    dense = tf.Variable([[1.0], [1.0]])
+    loss = tf.reduce_sum(tf.matmul(tf.nn.embedding_lookup(table, [1, 2]), dense))
+    global_step = tf.compat.v1.train.get_or_create_global_step()
+    optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
+    step = optimizer.minimize(loss, global_step=global_step, name="train")
+    harness.initialize(session)
+    session.run([step])
+    session.run([step])
+    assert session.run(global_step) == 2
+    assert step.name == "train"
+    assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP) == [step]
+    names = sorted(variable.name for variable in optimizer.variables())
+    assert names == ["Variable/Adam:0", "Variable/Adam_1:0", "beta1_power:0", "beta2_power:0"]
+    assert optimizer.get_slot(table, "m") is None
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_adam_counts_one_step_per_call(dense):
-    with harness.graph_and_session() as session:
-        tables = [sok.EmbeddingVariable(name=name, dim=2) for name in "ab"]
-        loss = sum(tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 2])) for table in tables)
-        variables = list(tables)
-        if dense:
-            variables.append(tf.Variable(1.0))
-            loss *= variables[-1]
-        optimizer = tf.compat.v1.train.AdamOptimizer(0.1, beta1=0.5, beta2=0.75)
-        step = optimizer.minimize(loss, var_list=variables)
-        harness.initialize(session)
-        for _ in range(3):
-            session.run(step)
-        assert session.run(optimizer._get_beta_accumulators()) == (0.5**4, 0.75**4)
+def test_adam_counts_one_step_per_call(session, dense):
+    tables = [sok.EmbeddingVariable(name=name, dim=2) for name in "ab"]
+    loss = sum(tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 2])) for table in tables)
+    variables = list(tables)
+    if dense:
+        variables.append(tf.Variable(1.0))
+        loss *= variables[-1]
+    optimizer = tf.compat.v1.train.AdamOptimizer(0.1, beta1=0.5, beta2=0.75)
+    step = optimizer.minimize(loss, var_list=variables)
+    harness.initialize(session)
+    for _ in range(3):
+        session.run(step)
+    assert session.run(optimizer._get_beta_accumulators()) == (0.5**4, 0.75**4)
 
 
-def test_all_tables_of_a_call_see_the_same_step():
+def test_all_tables_of_a_call_see_the_same_step(session):
     # Counters are incremented only after all updates have read them, so all tables take the same step.
-    with harness.graph_and_session() as session:
-        tables = [sok.EmbeddingVariable(name=f"t{i}", dim=2, initializer=1.0) for i in range(6)]
-        rows = [tf.nn.embedding_lookup(table, [1]) for table in tables]
-        step = tf.compat.v1.train.AdamOptimizer(0.1, 0.5, 0.6).minimize(
-            sum(tf.reduce_sum(row**3) for row in rows), var_list=tables
-        )
-        harness.initialize(session)
-        for _ in range(10):
-            session.run(step)
-        values = session.run(rows)
-        for value in values[1:]:
-            np.testing.assert_array_equal(value, values[0])
+    tables = [sok.EmbeddingVariable(name=f"t{i}", dim=2, initializer=1.0) for i in range(6)]
+    rows = [tf.nn.embedding_lookup(table, [1]) for table in tables]
+    step = tf.compat.v1.train.AdamOptimizer(0.1, 0.5, 0.6).minimize(
+        sum(tf.reduce_sum(row**3) for row in rows), var_list=tables
+    )
+    harness.initialize(session)
+    for _ in range(10):
+        session.run(step)
+    values = session.run(rows)
+    for value in values[1:]:
+        np.testing.assert_array_equal(value, values[0])
 
 
 @pytest.mark.skipif(not _KERAS, reason="this TensorFlow has no legacy Keras optimizers")
-def test_keras_minimize_of_a_function_and_get_slot():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        optimizer = _KERAS[0][1].SGD(0.25, momentum=0.5)
-        step = optimizer.minimize(lambda: tf.reduce_sum(tf.nn.embedding_lookup(table, [7])), [table])
-        rows = tf.nn.embedding_lookup(table, [7])
-        harness.initialize(session)
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), [[0.75, 0.75]])
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), [[0.375, 0.375]])
-        assert session.run(optimizer.iterations) == 2
-        assert optimizer.get_slot(table, "momentum") is None
+def test_keras_minimize_of_a_function_and_get_slot(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    optimizer = _KERAS[0][1].SGD(0.25, momentum=0.5)
+    step = optimizer.minimize(lambda: tf.reduce_sum(tf.nn.embedding_lookup(table, [7])), [table])
+    rows = tf.nn.embedding_lookup(table, [7])
+    harness.initialize(session)
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), [[0.75, 0.75]])
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), [[0.375, 0.375]])
+    assert session.run(optimizer.iterations) == 2
+    assert optimizer.get_slot(table, "momentum") is None

@@ -10,6 +10,7 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 train = tf.compat.v1.train
 
@@ -37,22 +38,21 @@ def _twice(gradients):
 @pytest.mark.parametrize(
     "make", [train.GradientDescentOptimizer, train.AdagradOptimizer, train.AdamOptimizer]
 )
-def test_changed_gradients_are_what_is_applied(make, change):
+def test_changed_gradients_are_what_is_applied(session, make, change):
     # Ids are distinct in a batch, because TensorFlow's norm of a tf.Variable's gradient counts an id twice.
-    with harness.graph_and_session() as session:
-        twins = optimizer_parity.make_twins()
-        steps = []
-        for loss, variables in (
-            (twins.table_loss, [twins.table, twins.table_dense]),
-            (twins.rows_loss, [twins.rows, twins.rows_dense]),
-        ):
-            optimizer = make(twins.learning_rate)
-            gradients, variables = zip_equal(*optimizer.compute_gradients(loss, var_list=variables))
-            steps.append(optimizer.apply_gradients(zip_equal(change(list(gradients)), variables)))
-        twins.start(session)
-        for positions, labels in optimizer_parity.batches(30, distinct=True):
-            session.run(steps, twins.feed(positions, labels, 0.3))
-        assert optimizer_parity.deviation(*twins.read(session)) < 5e-6
+    twins = optimizer_parity.make_twins()
+    steps = []
+    for loss, variables in (
+        (twins.table_loss, [twins.table, twins.table_dense]),
+        (twins.rows_loss, [twins.rows, twins.rows_dense]),
+    ):
+        optimizer = make(twins.learning_rate)
+        gradients, variables = zip_equal(*optimizer.compute_gradients(loss, var_list=variables))
+        steps.append(optimizer.apply_gradients(zip_equal(change(list(gradients)), variables)))
+    twins.start(session)
+    for positions, labels in optimizer_parity.batches(30, distinct=True):
+        session.run(steps, twins.feed(positions, labels, 0.3))
+    assert optimizer_parity.deviation(*twins.read(session)) < 5e-6
 
 
 @pytest.mark.parametrize(
@@ -61,123 +61,98 @@ def test_changed_gradients_are_what_is_applied(make, change):
 @pytest.mark.parametrize(
     "gate", [train.Optimizer.GATE_NONE, train.Optimizer.GATE_OP, train.Optimizer.GATE_GRAPH]
 )
-def test_several_lookups_of_one_table_add_up(make, gate):
-    with harness.graph_and_session() as session:
-        twins = optimizer_parity.make_twins()
-        other = tf.compat.v1.placeholder(tf.int64, [None])
-        steps = []
-        for variable, positions in (
-            (twins.table, [tf.gather(twins.keys, p) for p in (twins.positions, other)]),
-            (twins.rows, [twins.positions, other]),
-        ):
-            first, second = (tf.nn.embedding_lookup(variable, p) for p in positions)
-            loss = tf.reduce_mean(tf.reduce_sum(first**2, axis=1) * twins.labels) + tf.reduce_sum(
-                tf.sin(second)
-            )
-            optimizer = make(twins.learning_rate)
-            pairs = optimizer.compute_gradients(loss, var_list=[variable], gate_gradients=gate)
-            steps.append(optimizer.apply_gradients(pairs))
-        twins.start(session)
-        rng = np.random.default_rng(0)
-        for positions, labels in optimizer_parity.batches(30):
-            feed = twins.feed(positions, labels, 0.02)
-            session.run(steps, {**feed, other: rng.choice(positions, 5)})
-        assert optimizer_parity.deviation(*twins.read(session)) < 5e-6
+def test_several_lookups_of_one_table_add_up(session, make, gate):
+    twins = optimizer_parity.make_twins()
+    other = tf.compat.v1.placeholder(tf.int64, [None])
+    steps = []
+    for variable, positions in (
+        (twins.table, [tf.gather(twins.keys, p) for p in (twins.positions, other)]),
+        (twins.rows, [twins.positions, other]),
+    ):
+        first, second = (tf.nn.embedding_lookup(variable, p) for p in positions)
+        loss = tf.reduce_mean(tf.reduce_sum(first**2, axis=1) * twins.labels) + tf.reduce_sum(tf.sin(second))
+        optimizer = make(twins.learning_rate)
+        pairs = optimizer.compute_gradients(loss, var_list=[variable], gate_gradients=gate)
+        steps.append(optimizer.apply_gradients(pairs))
+    twins.start(session)
+    rng = np.random.default_rng(0)
+    for positions, labels in optimizer_parity.batches(30):
+        feed = twins.feed(positions, labels, 0.02)
+        session.run(steps, {**feed, other: rng.choice(positions, 5)})
+    assert optimizer_parity.deviation(*twins.read(session)) < 5e-6
 
 
-def test_several_tables_and_dense_variables_in_one_optimizer():
-    with harness.graph_and_session() as session:
-        rng = np.random.default_rng(0)
-        dims = (1, 3, 16)
-        keys = np.arange(-10, 10)
-        tables = [sok.EmbeddingVariable(name=f"table{dim}", dim=dim) for dim in dims]
-        plains = [tf.Variable(np.zeros([keys.size, dim], np.float32)) for dim in dims]
-        start = rng.standard_normal([sum(dims), 1]).astype(np.float32)
-        dense = [tf.Variable(start) for _ in range(2)]
-        positions = [tf.compat.v1.placeholder(tf.int64, [None]) for _ in dims]
-        rows = [tf.nn.embedding_lookup(table, keys) for table in tables]
-        steps = []
-        for which, variables in enumerate((tables, plains)):
-            ids = [tf.gather(keys, p) if which == 0 else p for p in positions]
-            features = [tf.nn.embedding_lookup(v, i) for v, i in zip_equal(variables, ids)]
-            loss = tf.reduce_mean(tf.sin(3 * tf.matmul(tf.concat(features, axis=1), dense[which])))
-            optimizer = train.AdamOptimizer(0.05)
-            steps.append(optimizer.minimize(loss, var_list=[dense[which], *variables]))
-        harness.initialize(session)
-        for plain, row in zip_equal(plains, rows):
-            plain.load(session.run(row), session)
-        for _ in range(50):
-            session.run(steps, {p: rng.integers(0, keys.size, 8) for p in positions})
-        for got, want in session.run(list(zip_equal([*rows, dense[0]], [*plains, dense[1]]))):
-            assert optimizer_parity.deviation(got, want) < 5e-5
+def test_several_tables_and_dense_variables_in_one_optimizer(session):
+    rng = np.random.default_rng(0)
+    dims = (1, 3, 16)
+    keys = np.arange(-10, 10)
+    tables = [sok.EmbeddingVariable(name=f"table{dim}", dim=dim) for dim in dims]
+    plains = [tf.Variable(np.zeros([keys.size, dim], np.float32)) for dim in dims]
+    start = rng.standard_normal([sum(dims), 1]).astype(np.float32)
+    dense = [tf.Variable(start) for _ in range(2)]
+    positions = [tf.compat.v1.placeholder(tf.int64, [None]) for _ in dims]
+    rows = [tf.nn.embedding_lookup(table, keys) for table in tables]
+    steps = []
+    for which, variables in enumerate((tables, plains)):
+        ids = [tf.gather(keys, p) if which == 0 else p for p in positions]
+        features = [tf.nn.embedding_lookup(v, i) for v, i in zip_equal(variables, ids)]
+        loss = tf.reduce_mean(tf.sin(3 * tf.matmul(tf.concat(features, axis=1), dense[which])))
+        optimizer = train.AdamOptimizer(0.05)
+        steps.append(optimizer.minimize(loss, var_list=[dense[which], *variables]))
+    harness.initialize(session)
+    for plain, row in zip_equal(plains, rows):
+        plain.load(session.run(row), session)
+    for _ in range(50):
+        session.run(steps, {p: rng.integers(0, keys.size, 8) for p in positions})
+    for got, want in session.run(list(zip_equal([*rows, dense[0]], [*plains, dense[1]]))):
+        assert optimizer_parity.deviation(got, want) < 5e-5
 
 
-def test_missing_gradient_leaves_a_table_alone():
-    with harness.graph_and_session() as session:
-        used, unused = (
-            sok.EmbeddingVariable(name=name, dim=2, initializer=1.0) for name in ("used", "unused")
-        )
-        rows = [tf.nn.embedding_lookup(table, [4]) for table in (used, unused)]
-        optimizer = train.AdamOptimizer(0.1)
-        pairs = optimizer.compute_gradients(tf.reduce_sum(rows[0]), var_list=[used, unused])
-        assert pairs[1][0] is None
-        step = optimizer.apply_gradients(pairs)
-        harness.initialize(session)
-        session.run(step)
-        moved, stayed = session.run(rows)
-        np.testing.assert_allclose(moved, [[0.9, 0.9]], rtol=1e-5)
-        np.testing.assert_array_equal(stayed, [[1.0, 1.0]])
+def test_missing_gradient_leaves_a_table_alone(session):
+    used, unused = (sok.EmbeddingVariable(name=name, dim=2, initializer=1.0) for name in ("used", "unused"))
+    rows = [tf.nn.embedding_lookup(table, [4]) for table in (used, unused)]
+    optimizer = train.AdamOptimizer(0.1)
+    pairs = optimizer.compute_gradients(tf.reduce_sum(rows[0]), var_list=[used, unused])
+    assert pairs[1][0] is None
+    step = optimizer.apply_gradients(pairs)
+    harness.initialize(session)
+    session.run(step)
+    moved, stayed = session.run(rows)
+    np.testing.assert_allclose(moved, [[0.9, 0.9]], rtol=1e-5)
+    np.testing.assert_array_equal(stayed, [[1.0, 1.0]])
 
 
-def test_compute_gradients_gives_indexed_slices():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [4, 9, 4]))
-        ((gradient, variable),) = train.GradientDescentOptimizer(0.1).compute_gradients(
-            loss, var_list=[table]
-        )
-        assert variable is table and isinstance(gradient, tf.IndexedSlices)
-        harness.initialize(session)
-        values = session.run(gradient.values)
-        assert sorted(values.tolist()) == [[1.0, 1.0], [2.0, 2.0]]
+def test_gradients_may_come_as_an_iterator(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    rows = tf.nn.embedding_lookup(table, [4])
+    gradients = tf.gradients(tf.reduce_sum(rows), [table])
+    step = train.GradientDescentOptimizer(0.5).apply_gradients(zip_equal(gradients, [table]))
+    harness.initialize(session)
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
 
 
-def test_gradients_may_come_as_an_iterator():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        rows = tf.nn.embedding_lookup(table, [4])
-        gradients = tf.gradients(tf.reduce_sum(rows), [table])
-        step = train.GradientDescentOptimizer(0.5).apply_gradients(zip_equal(gradients, [table]))
-        harness.initialize(session)
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
+def test_rows_named_twice_in_a_gradient_get_the_sum(session):
+    table = sok.EmbeddingVariable(name="table", dim=1, initializer=0.0)
+    rows = tf.nn.embedding_lookup(table, [10, 11])
+    gradient = tf.IndexedSlices(tf.constant([[1.0], [2.0], [4.0]]), tf.constant([1, 0, 1], tf.int32))
+    step = train.AdagradOptimizer(1.0, initial_accumulator_value=11.0).apply_gradients([(gradient, table)])
+    harness.initialize(session)
+    session.run(rows)
+    session.run(step)
+    np.testing.assert_allclose(session.run(rows), [[-2 / np.sqrt(15)], [-5 / np.sqrt(36)]], rtol=1e-6)
 
 
-def test_rows_named_twice_in_a_gradient_get_the_sum():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=1, initializer=0.0)
-        rows = tf.nn.embedding_lookup(table, [10, 11])
-        gradient = tf.IndexedSlices(tf.constant([[1.0], [2.0], [4.0]]), tf.constant([1, 0, 1], tf.int32))
-        step = train.AdagradOptimizer(1.0, initial_accumulator_value=11.0).apply_gradients(
-            [(gradient, table)]
-        )
-        harness.initialize(session)
-        session.run(rows)
-        session.run(step)
-        np.testing.assert_allclose(session.run(rows), [[-2 / np.sqrt(15)], [-5 / np.sqrt(36)]], rtol=1e-6)
-
-
-def test_distinct_rows_of_one_lookup_are_known_to_be_distinct():
-    with harness.graph_and_session():
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        once, twice = (
-            sum(tf.reduce_sum(tf.nn.embedding_lookup(table, [4, 4])) for _ in range(lookups))
-            for lookups in (1, 2)
-        )
-        optimizer = train.GradientDescentOptimizer(0.1)
-        with sok.optimizers.fused_updates(False):
-            optimizer.minimize(once, var_list=[table])
-            optimizer.minimize(twice, var_list=[table])
-        operations = tf.compat.v1.get_default_graph().get_operations()
-        flags = [op.get_attr("indices_unique") for op in operations if op.type == "SokApplyGradients"]
-        assert flags == [True, False]
+def test_distinct_rows_of_one_lookup_are_known_to_be_distinct(session):
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    once, twice = (
+        sum(tf.reduce_sum(tf.nn.embedding_lookup(table, [4, 4])) for _ in range(lookups))
+        for lookups in (1, 2)
+    )
+    optimizer = train.GradientDescentOptimizer(0.1)
+    with sok.optimizers.fused_updates(False):
+        optimizer.minimize(once, var_list=[table])
+        optimizer.minimize(twice, var_list=[table])
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    flags = [op.get_attr("indices_unique") for op in operations if op.type == "SokApplyGradients"]
+    assert flags == [True, False]

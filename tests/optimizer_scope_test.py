@@ -8,34 +8,34 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 
+session = harness.session
+
 
 @pytest.mark.parametrize("scopes", [0, 1, 2])
-def test_scope_changes_no_result(scopes):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        rows = tf.nn.embedding_lookup(table, [3])
-        optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.5)
-        pairs = optimizer.compute_gradients(tf.reduce_sum(rows), var_list=[table])
-        if scopes == 0:
+def test_scope_changes_no_result(session, scopes):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    rows = tf.nn.embedding_lookup(table, [3])
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+    pairs = optimizer.compute_gradients(tf.reduce_sum(rows), var_list=[table])
+    if scopes == 0:
+        step = optimizer.apply_gradients(pairs)
+    elif scopes == 1:
+        with sok.OptimizerScope([table]):
             step = optimizer.apply_gradients(pairs)
-        elif scopes == 1:
-            with sok.OptimizerScope([table]):
-                step = optimizer.apply_gradients(pairs)
-        else:
-            with sok.OptimizerScope([table]), sok.OptimizerScope((table,)):
-                step = optimizer.apply_gradients(pairs)
-        harness.initialize(session)
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
+    else:
+        with sok.OptimizerScope([table]), sok.OptimizerScope((table,)):
+            step = optimizer.apply_gradients(pairs)
+    harness.initialize(session)
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
 
 
-def test_scope_may_be_entered_again_and_after_an_error():
-    with harness.graph_and_session():
-        scope = sok.OptimizerScope([tf.Variable(1.0)])
-        with pytest.raises(KeyError), scope:
-            raise KeyError("from inside")
-        with scope:
-            tf.compat.v1.train.GradientDescentOptimizer(0.1)
+def test_scope_may_be_entered_again_and_after_an_error(session):
+    scope = sok.OptimizerScope([tf.Variable(1.0)])
+    with pytest.raises(KeyError), scope:
+        raise KeyError("from inside")
+    with scope:
+        tf.compat.v1.train.GradientDescentOptimizer(0.1)
 
 
 @pytest.mark.parametrize("variables", [None, "table", {1, 2}, 3])
@@ -44,24 +44,22 @@ def test_scope_takes_a_list_or_a_tuple(variables):
         sok.OptimizerScope(variables)
 
 
-def test_split_keeps_the_order():
-    with harness.graph_and_session():
-        tables = [sok.EmbeddingVariable(name=name, dim=2) for name in ("x", "y")]
-        others = [tf.Variable(float(i)) for i in range(3)]
-        mixed = [others[2], tables[1], others[0], tables[0], others[1]]
-        for variables in (mixed, tuple(mixed)):
-            embedding_variables, other_variables = sok.split_embedding_variable_from_others(variables)
-            assert isinstance(embedding_variables, list) and isinstance(other_variables, list)
-            assert [id(v) for v in embedding_variables] == [id(tables[1]), id(tables[0])]
-            assert [id(v) for v in other_variables] == [id(others[2]), id(others[0]), id(others[1])]
+def test_split_keeps_the_order(session):
+    tables = [sok.EmbeddingVariable(name=name, dim=2) for name in ("x", "y")]
+    others = [tf.Variable(float(i)) for i in range(3)]
+    mixed = [others[2], tables[1], others[0], tables[0], others[1]]
+    for variables in (mixed, tuple(mixed)):
+        embedding_variables, other_variables = sok.split_embedding_variable_from_others(variables)
+        assert isinstance(embedding_variables, list) and isinstance(other_variables, list)
+        assert [id(v) for v in embedding_variables] == [id(tables[1]), id(tables[0])]
+        assert [id(v) for v in other_variables] == [id(others[2]), id(others[0]), id(others[1])]
 
 
-def test_split_of_one_kind_only():
-    with harness.graph_and_session():
-        table, other = sok.EmbeddingVariable(name="x", dim=2), tf.Variable(1.0)
-        assert sok.split_embedding_variable_from_others([]) == ([], [])
-        assert len(sok.split_embedding_variable_from_others([table])[0]) == 1
-        assert len(sok.split_embedding_variable_from_others((other,))[1]) == 1
+def test_split_of_one_kind_only(session):
+    table, other = sok.EmbeddingVariable(name="x", dim=2), tf.Variable(1.0)
+    assert sok.split_embedding_variable_from_others([]) == ([], [])
+    assert len(sok.split_embedding_variable_from_others([table])[0]) == 1
+    assert len(sok.split_embedding_variable_from_others((other,))[1]) == 1
 
 
 @pytest.mark.parametrize("variables", [None, "table", {1, 2}, iter([]), 3])

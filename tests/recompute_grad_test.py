@@ -7,6 +7,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
+session = harness.session
+
 OPTIONS = [{}, {"capacity": 9}, {"capacity": 9, "use_hashtable": False}]
 KEYS = np.arange(1, 7)
 
@@ -48,28 +50,26 @@ class Model:
 
 @pytest.mark.parametrize("with_tape", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_gradients_are_those_of_the_function(options, with_tape):
-    with harness.graph_and_session() as session:
-        model = Model(**options)
-        recomputed = tf.recompute_grad(model.output)
-        got, want = model.gradients(recomputed, with_tape), model.gradients(model.output, with_tape)
-        assert recomputed.__wrapped__ == model.output
-        outputs = [recomputed(model.factor), model.output(model.factor)]
-        harness.initialize(session)
-        np.testing.assert_array_equal(*session.run(outputs))
-        for one, other in zip(model.values(session, got), model.values(session, want)):
-            assert np.any(other != 0)
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+def test_gradients_are_those_of_the_function(session, options, with_tape):
+    model = Model(**options)
+    recomputed = tf.recompute_grad(model.output)
+    got, want = model.gradients(recomputed, with_tape), model.gradients(model.output, with_tape)
+    assert recomputed.__wrapped__ == model.output
+    outputs = [recomputed(model.factor), model.output(model.factor)]
+    harness.initialize(session)
+    np.testing.assert_array_equal(*session.run(outputs))
+    for one, other in zip(model.values(session, got), model.values(session, want)):
+        assert np.any(other != 0)
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
 
 
-def test_lookups_are_made_once():
-    with harness.graph_and_session() as session:
-        model = Model(admission=sok.CounterFilter(filter_freq=1))
-        gradients = model.gradients(tf.recompute_grad(tf.recompute_grad(model.output)))
-        counts = model.first.get_frequency(tf.constant(KEYS))
-        harness.initialize(session)
-        session.run([gradient for gradient in gradients if gradient is not None])
-        assert session.run(counts).tolist() == [2, 2, 1, 1, 0, 0]
+def test_lookups_are_made_once(session):
+    model = Model(admission=sok.CounterFilter(filter_freq=1))
+    gradients = model.gradients(tf.recompute_grad(tf.recompute_grad(model.output)))
+    counts = model.first.get_frequency(tf.constant(KEYS))
+    harness.initialize(session)
+    session.run([gradient for gradient in gradients if gradient is not None])
+    assert session.run(counts).tolist() == [2, 2, 1, 1, 0, 0]
 
 
 def test_an_optimizer_trains_what_is_recomputed():

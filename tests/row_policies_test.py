@@ -12,6 +12,7 @@ from row_policy_reference import INITIAL, ReferenceTable
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 v1 = tf.compat.v1
 _NEVER_SEEN = 2**62 + 1
@@ -71,46 +72,43 @@ def test_a_full_table_evicts_the_least_used_rows(on_full, filter_freq):
 
 
 @pytest.mark.parametrize("on_full", ["evict_lru", "evict_lfu"])
-def test_a_lookup_of_more_keys_than_the_capacity_is_an_error_that_changes_nothing(on_full):
-    with harness.graph_and_session() as session:
-        trained = Trained(capacity=4, on_full=on_full)
-        harness.initialize(session)
-        trained.step(session, [1, 2, 3])
-        before = trained.read(session, [1, 2, 3, 4, 5])
-        with pytest.raises(tf.errors.ResourceExhaustedError, match="'table' .* at most 4 .*needs 5"):
-            trained.step(session, [1, 4, 5, 6, 7])
-        assert session.run(trained.table.size()) == 3
-        assert trained.read(session, [1, 2, 3, 4, 5]) == before
-        # As many keys as the capacity are not an error.
-        assert trained.step(session, [4, 5, 6, 7]) == [INITIAL] * 4
+def test_a_lookup_of_more_keys_than_the_capacity_is_an_error_that_changes_nothing(session, on_full):
+    trained = Trained(capacity=4, on_full=on_full)
+    harness.initialize(session)
+    trained.step(session, [1, 2, 3])
+    before = trained.read(session, [1, 2, 3, 4, 5])
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="'table' .* at most 4 .*needs 5"):
+        trained.step(session, [1, 4, 5, 6, 7])
+    assert session.run(trained.table.size()) == 3
+    assert trained.read(session, [1, 2, 3, 4, 5]) == before
+    # As many keys as the capacity are not an error.
+    assert trained.step(session, [4, 5, 6, 7]) == [INITIAL] * 4
 
 
-def test_gradients_exist_for_keys_with_rows_only():
-    with harness.graph_and_session() as session:
-        trained = Trained(admission=sok.CounterFilter(2))
-        harness.initialize(session)
-        gradient = session.run(trained.gradient, {trained.keys: [5, 6, 5, 7]})
-        assert gradient.values.tolist() == [[2.0] * DIM]
-        gradient = session.run(trained.gradient, {trained.keys: [8]})
-        assert gradient.values.shape == (0, DIM)
-        gradient = session.run(trained.gradient, {trained.keys: [6, 8, 9]})
-        assert gradient.values.tolist() == [[1.0] * DIM] * 2
+def test_gradients_exist_for_keys_with_rows_only(session):
+    trained = Trained(admission=sok.CounterFilter(2))
+    harness.initialize(session)
+    gradient = session.run(trained.gradient, {trained.keys: [5, 6, 5, 7]})
+    assert gradient.values.tolist() == [[2.0] * DIM]
+    gradient = session.run(trained.gradient, {trained.keys: [8]})
+    assert gradient.values.shape == (0, DIM)
+    gradient = session.run(trained.gradient, {trained.keys: [6, 8, 9]})
+    assert gradient.values.tolist() == [[1.0] * DIM] * 2
 
 
-def test_all_lookups_of_a_group_count_together():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", DIM, initializer=OPTION, admission=sok.CounterFilter(3))
-        bags = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([1, 1, 2], tf.int64), [2, 2])
-        lookups = [
-            group.DenseLookup(table, tf.constant([[1, 2]], tf.int64)),
-            group.SparseLookup(table, bags, "mean"),
-        ]
-        dense, pooled = group.lookup_group(lookups)
-        harness.initialize(session)
-        rows, means = session.run([dense, pooled])
-        assert rows[0, :, 0].tolist() == [INITIAL, DEFAULT]
-        assert means[:, 0].tolist() == [INITIAL, DEFAULT]
-        assert session.run(table.size()) == 1
+def test_all_lookups_of_a_group_count_together(session):
+    table = sok.EmbeddingVariable("table", DIM, initializer=OPTION, admission=sok.CounterFilter(3))
+    bags = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([1, 1, 2], tf.int64), [2, 2])
+    lookups = [
+        group.DenseLookup(table, tf.constant([[1, 2]], tf.int64)),
+        group.SparseLookup(table, bags, "mean"),
+    ]
+    dense, pooled = group.lookup_group(lookups)
+    harness.initialize(session)
+    rows, means = session.run([dense, pooled])
+    assert rows[0, :, 0].tolist() == [INITIAL, DEFAULT]
+    assert means[:, 0].tolist() == [INITIAL, DEFAULT]
+    assert session.run(table.size()) == 1
 
 
 def test_evicted_keys_start_anew_and_their_memory_is_used_again():
@@ -135,37 +133,33 @@ def test_evicted_keys_start_anew_and_their_memory_is_used_again():
 
 
 @pytest.mark.parametrize(("admission", "rows"), [(sok.CounterFilter(2), 0), (sok.CBFFilter(2, **CBF), 1)])
-def test_only_exact_counts_of_evicted_keys_are_forgotten(admission, rows):
-    with harness.graph_and_session() as session:
-        trained = Trained(admission=admission)
-        evicted = trained.table.evict([7])
-        harness.initialize(session)
-        trained.step(session, [7, 7])
-        assert session.run(evicted) == 1
-        trained.step(session, [7])
-        assert session.run(trained.table.size()) == rows
+def test_only_exact_counts_of_evicted_keys_are_forgotten(session, admission, rows):
+    trained = Trained(admission=admission)
+    evicted = trained.table.evict([7])
+    harness.initialize(session)
+    trained.step(session, [7, 7])
+    assert session.run(evicted) == 1
+    trained.step(session, [7])
+    assert session.run(trained.table.size()) == rows
 
 
-def test_a_gradient_that_comes_after_its_row_went_is_dropped():
+def test_a_gradient_that_comes_after_its_row_went_is_dropped(session):
     """The next key that gets the row does not get the gradient."""
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", DIM, initializer=OPTION)
-        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
-        with tf.control_dependencies([rows]):
-            evicted = table.evict([1])
-        with tf.control_dependencies([evicted]):
-            newcomer = tf.nn.embedding_lookup(table, tf.constant([3], tf.int64))
-        (gradient,) = tf.gradients(tf.reduce_sum(rows), table)
-        with tf.control_dependencies([newcomer]):
-            late = tf.IndexedSlices(tf.identity(gradient.values), tf.identity(gradient.indices))
-        update = v1.train.GradientDescentOptimizer(1.0).apply_gradients([(late, table)])
-        (read,) = group.lookup_group(
-            [group.DenseLookup(table, tf.constant([1, 2, 3], tf.int64))], training=False
-        )
-        harness.initialize(session)
-        session.run(update)
-        assert session.run(table.size()) == 2
-        assert session.run(read)[:, 0].tolist() == [INITIAL, INITIAL - 1, INITIAL]
+    table = sok.EmbeddingVariable("table", DIM, initializer=OPTION)
+    rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+    with tf.control_dependencies([rows]):
+        evicted = table.evict([1])
+    with tf.control_dependencies([evicted]):
+        newcomer = tf.nn.embedding_lookup(table, tf.constant([3], tf.int64))
+    (gradient,) = tf.gradients(tf.reduce_sum(rows), table)
+    with tf.control_dependencies([newcomer]):
+        late = tf.IndexedSlices(tf.identity(gradient.values), tf.identity(gradient.indices))
+    update = v1.train.GradientDescentOptimizer(1.0).apply_gradients([(late, table)])
+    (read,) = group.lookup_group([group.DenseLookup(table, tf.constant([1, 2, 3], tf.int64))], training=False)
+    harness.initialize(session)
+    session.run(update)
+    assert session.run(table.size()) == 2
+    assert session.run(read)[:, 0].tolist() == [INITIAL, INITIAL - 1, INITIAL]
 
 
 BAD_POLICIES = [

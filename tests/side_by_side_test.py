@@ -13,6 +13,7 @@ from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 BATCH = 9
 DIMS = (1, 3, 8, 17, 64)
@@ -114,90 +115,84 @@ def test_lookups_whose_owners_answer_with_sums():
 
 
 @pytest.mark.usefixtures("_both_ways")
-def test_nothing_is_copied_to_put_outputs_together():
-    with harness.graph_and_session() as session:
-        of_group = Group(1, 12)
-        before = len(session.graph.get_operations())
-        (output,) = group.lookup_group(of_group.lookups, side_by_side=True)
-        assert output.shape.as_list() == [BATCH, sum(lookup.variable.dim for lookup in of_group.lookups)]
-        tf.gradients(tf.reduce_sum(tf.square(output)), of_group.tables)
-        types_of_ops = {op.type for op in session.graph.get_operations()[before:]}
-        assert not types_of_ops & {"ConcatV2", "Concat", "Split", "SplitV", "Slice"}
+def test_nothing_is_copied_to_put_outputs_together(session):
+    of_group = Group(1, 12)
+    before = len(session.graph.get_operations())
+    (output,) = group.lookup_group(of_group.lookups, side_by_side=True)
+    assert output.shape.as_list() == [BATCH, sum(lookup.variable.dim for lookup in of_group.lookups)]
+    tf.gradients(tf.reduce_sum(tf.square(output)), of_group.tables)
+    types_of_ops = {op.type for op in session.graph.get_operations()[before:]}
+    assert not types_of_ops & {"ConcatV2", "Concat", "Split", "SplitV", "Slice"}
 
 
 @pytest.mark.usefixtures("_both_ways")
-def test_slots_and_dense_lookups_of_several_dimensions():
-    with harness.graph_and_session() as session:
-        first = sok.EmbeddingVariable("first", 2, initializer=1.0)
-        second = sok.EmbeddingVariable("second", 3, initializer=2.0)
-        ids = tf.SparseTensor([[0, 0], [5, 0]], tf.constant([1, 2], tf.int64), [6, 1])
-        lookups = [
-            group.SparseLookup(first, ids, "sum", slots=3),
-            group.DenseLookup(second, tf.ones([2, 3], tf.int64)),
-        ]
-        (output,) = group.lookup_group(lookups, side_by_side=[2])
-        harness.initialize(session)
-        got = session.run(output)
-        assert output.shape.as_list() == [2, 3, 5]
-        want = np.zeros([2, 3, 5])
-        want[..., 2:] = 2
-        want[0, 0, :2] = want[1, 2, :2] = 1
-        np.testing.assert_array_equal(got, want)
+def test_slots_and_dense_lookups_of_several_dimensions(session):
+    first = sok.EmbeddingVariable("first", 2, initializer=1.0)
+    second = sok.EmbeddingVariable("second", 3, initializer=2.0)
+    ids = tf.SparseTensor([[0, 0], [5, 0]], tf.constant([1, 2], tf.int64), [6, 1])
+    lookups = [
+        group.SparseLookup(first, ids, "sum", slots=3),
+        group.DenseLookup(second, tf.ones([2, 3], tf.int64)),
+    ]
+    (output,) = group.lookup_group(lookups, side_by_side=[2])
+    harness.initialize(session)
+    got = session.run(output)
+    assert output.shape.as_list() == [2, 3, 5]
+    want = np.zeros([2, 3, 5])
+    want[..., 2:] = 2
+    want[0, 0, :2] = want[1, 2, :2] = 1
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("numbers", [[], [0, 3], [-1, 4], [2], [4], [1, 1, 1, 1]])
-def test_numbers_that_do_not_cover_the_lookups(numbers):
-    with harness.graph_and_session():
-        of_group = Group(1, 3)
-        with pytest.raises(ValueError, match="side_by_side.*3 lookups"):
-            group.lookup_group(of_group.lookups, side_by_side=numbers)
+def test_numbers_that_do_not_cover_the_lookups(session, numbers):
+    of_group = Group(1, 3)
+    with pytest.raises(ValueError, match="side_by_side.*3 lookups"):
+        group.lookup_group(of_group.lookups, side_by_side=numbers)
 
 
-def test_shapes_known_to_differ():
-    with harness.graph_and_session():
-        first, second = (sok.EmbeddingVariable(name, 2) for name in ("first", "second"))
-        lookups = [
-            group.DenseLookup(first, tf.ones([3], tf.int64)),
-            group.DenseLookup(second, tf.ones([4], tf.int64)),
-        ]
-        with pytest.raises(ValueError, match=r"'second'.*\(4, 2\).*'first'.*\(3, 2\)"):
-            group.lookup_group(lookups, side_by_side=True)
+def test_shapes_known_to_differ(session):
+    first, second = (sok.EmbeddingVariable(name, 2) for name in ("first", "second"))
+    lookups = [
+        group.DenseLookup(first, tf.ones([3], tf.int64)),
+        group.DenseLookup(second, tf.ones([4], tf.int64)),
+    ]
+    with pytest.raises(ValueError, match=r"'second'.*\(4, 2\).*'first'.*\(3, 2\)"):
+        group.lookup_group(lookups, side_by_side=True)
 
 
 @pytest.mark.usefixtures("_both_ways")
-def test_shapes_that_differ_when_the_graph_runs():
-    with harness.graph_and_session() as session:
-        tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
-        fed = [tf.compat.v1.placeholder(tf.int64, [None]) for _ in tables]
-        lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
-        (output,) = group.lookup_group(lookups, side_by_side=True)
-        assert output.shape.as_list() == [None, 4]
-        harness.initialize(session)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"'second'.*\[2,2\].*'first'.*\[1,2\]"):
-            session.run(output, {fed[0]: [1], fed[1]: [1, 2]})
-        assert session.run([table.size() for table in tables]) == [0, 0]
-        assert session.run(output, {fed[0]: [], fed[1]: []}).shape == (0, 4)
-        assert session.run(output, {fed[0]: [5, 6], fed[1]: [7, 8]}).shape == (2, 4)
+def test_shapes_that_differ_when_the_graph_runs(session):
+    tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
+    fed = [tf.compat.v1.placeholder(tf.int64, [None]) for _ in tables]
+    lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
+    (output,) = group.lookup_group(lookups, side_by_side=True)
+    assert output.shape.as_list() == [None, 4]
+    harness.initialize(session)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'second'.*\[2,2\].*'first'.*\[1,2\]"):
+        session.run(output, {fed[0]: [1], fed[1]: [1, 2]})
+    assert session.run([table.size() for table in tables]) == [0, 0]
+    assert session.run(output, {fed[0]: [], fed[1]: []}).shape == (0, 4)
+    assert session.run(output, {fed[0]: [5, 6], fed[1]: [7, 8]}).shape == (2, 4)
 
 
 @pytest.mark.parametrize(
     ("first_shape", "second_shape"), [([2, 3], [3, 2]), ([6], [2, 3]), ([2, 0], [0, 2]), ([1, 3], [3])]
 )
 @pytest.mark.usefixtures("_both_ways")
-def test_shapes_that_differ_in_more_than_the_number_of_rows(first_shape, second_shape):
-    with harness.graph_and_session() as session:
-        tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
-        fed = [tf.compat.v1.placeholder(tf.int64) for _ in tables]
-        lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
-        (output,) = group.lookup_group(lookups, side_by_side=True)
-        harness.initialize(session)
-        shapes = [str([*shape, 2]).replace(" ", "") for shape in (second_shape, first_shape)]
-        message = "'second'.*{}.*'first'.*{}".format(*(re.escape(shape) for shape in shapes))
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            session.run(output, {fed[0]: np.ones(first_shape), fed[1]: np.ones(second_shape)})
-        assert session.run([table.size() for table in tables]) == [0, 0]
-        for shape in (first_shape, second_shape):
-            assert session.run(output, {ids: np.ones(shape) for ids in fed}).shape == (*shape, 4)
+def test_shapes_that_differ_in_more_than_the_number_of_rows(session, first_shape, second_shape):
+    tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
+    fed = [tf.compat.v1.placeholder(tf.int64) for _ in tables]
+    lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
+    (output,) = group.lookup_group(lookups, side_by_side=True)
+    harness.initialize(session)
+    shapes = [str([*shape, 2]).replace(" ", "") for shape in (second_shape, first_shape)]
+    message = "'second'.*{}.*'first'.*{}".format(*(re.escape(shape) for shape in shapes))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        session.run(output, {fed[0]: np.ones(first_shape), fed[1]: np.ones(second_shape)})
+    assert session.run([table.size() for table in tables]) == [0, 0]
+    for shape in (first_shape, second_shape):
+        assert session.run(output, {ids: np.ones(shape) for ids in fed}).shape == (*shape, 4)
 
 
 def test_training_is_the_same():

@@ -11,6 +11,8 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
+session = harness.session
+
 v1 = tf.compat.v1
 
 
@@ -82,27 +84,25 @@ def test_they_count_by_the_definition():
         assert session.run(statistics["alpha"].filtered_ids) > 0
 
 
-def test_a_failed_lookup_counts_nothing():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", 2, capacity=2)
-        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2, 3], tf.int64))
-        statistics = sok.table_statistics([table, table])
-        harness.initialize(session)
-        with pytest.raises(tf.errors.ResourceExhaustedError):
-            session.run(rows)
-        assert set(session.run(statistics)["table"]) == {0}
-
-
-def test_a_new_table_counts_from_zero():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", 2, capacity=4, use_hashtable=False)
-        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2, 2], tf.int64))
-        statistics = sok.table_statistics()["table"]
-        harness.initialize(session)
+def test_a_failed_lookup_counts_nothing(session):
+    table = sok.EmbeddingVariable("table", 2, capacity=2)
+    rows = tf.nn.embedding_lookup(table, tf.constant([1, 2, 3], tf.int64))
+    statistics = sok.table_statistics([table, table])
+    harness.initialize(session)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
         session.run(rows)
-        assert session.run(statistics) == (4, 3, 2, 0, 0, 0, 2 / 3)
-        harness.initialize(session)
-        assert session.run(statistics) == (4, 0, 0, 0, 0, 0, 0)
+    assert set(session.run(statistics)["table"]) == {0}
+
+
+def test_a_new_table_counts_from_zero(session):
+    table = sok.EmbeddingVariable("table", 2, capacity=4, use_hashtable=False)
+    rows = tf.nn.embedding_lookup(table, tf.constant([1, 2, 2], tf.int64))
+    statistics = sok.table_statistics()["table"]
+    harness.initialize(session)
+    session.run(rows)
+    assert session.run(statistics) == (4, 3, 2, 0, 0, 0, 2 / 3)
+    harness.initialize(session)
+    assert session.run(statistics) == (4, 0, 0, 0, 0, 0, 0)
 
 
 def test_wrong_variables_are_refused():
@@ -114,12 +114,11 @@ def test_wrong_variables_are_refused():
             sok.table_statistics([plain])
 
 
-def test_before_its_initializer_a_table_is_an_error():
-    with harness.graph_and_session() as session:
-        sok.EmbeddingVariable("table", 2)
-        statistics = sok.table_statistics()
-        with pytest.raises(tf.errors.FailedPreconditionError, match="'table'"):
-            session.run(statistics)
+def test_before_its_initializer_a_table_is_an_error(session):
+    sok.EmbeddingVariable("table", 2)
+    statistics = sok.table_statistics()
+    with pytest.raises(tf.errors.FailedPreconditionError, match="'table'"):
+        session.run(statistics)
 
 
 class Model:

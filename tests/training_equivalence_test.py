@@ -10,6 +10,7 @@ from device_of_tests import cpu_only
 from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 STEPS = 50
 VOCABULARY = 200
@@ -97,34 +98,32 @@ def train(session, model, steps=STEPS):
 
 @pytest.mark.parametrize("combiner", ["sum", "mean"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_fifty_steps_are_those_of_dense_variables(optimizer, combiner):
-    with harness.graph_and_session() as session:
-        model = Model(optimizer, combiner=combiner)
-        twin = PlainTwin(model, optimizer)
-        harness.initialize(session)
-        for variable, rows in zip_equal(twin.tables, session.run(model.rows)):
-            variable.load(rows, session)
-        rng = np.random.default_rng(9)
-        for _ in range(STEPS):
-            got, want, _, _ = session.run([model.loss, twin.loss, model.step, twin.step], model.feed(rng))
-            np.testing.assert_allclose(got, want, rtol=1e-5)
-        for got, want in zip_equal(session.run(model.rows), session.run(twin.tables)):
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+def test_fifty_steps_are_those_of_dense_variables(session, optimizer, combiner):
+    model = Model(optimizer, combiner=combiner)
+    twin = PlainTwin(model, optimizer)
+    harness.initialize(session)
+    for variable, rows in zip_equal(twin.tables, session.run(model.rows)):
+        variable.load(rows, session)
+    rng = np.random.default_rng(9)
+    for _ in range(STEPS):
+        got, want, _, _ = session.run([model.loss, twin.loss, model.step, twin.step], model.feed(rng))
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    for got, want in zip_equal(session.run(model.rows), session.run(twin.tables)):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
-def test_fifty_steps_in_whole_numbers_are_exact():
+def test_fifty_steps_in_whole_numbers_are_exact(session):
     """With gradients of 0 and 1 and a learning rate of 1/2, sums are exact in any order."""
-    with harness.graph_and_session() as session:
-        model = Model("sgd", dim=3, initializer=64.0, combiner="sum", dense=False)
-        twin = PlainTwin(model, "sgd")
-        harness.initialize(session)
-        session.run([variable.assign(tf.fill([VOCABULARY, 3], 64.0)) for variable in twin.tables])
-        rng = np.random.default_rng(9)
-        for _ in range(STEPS):
-            session.run([model.step, twin.step], model.feed(rng))
-        for got, want in zip_equal(session.run(model.rows), session.run(twin.tables)):
-            np.testing.assert_array_equal(got, want)
-            assert np.unique(got).size > 20
+    model = Model("sgd", dim=3, initializer=64.0, combiner="sum", dense=False)
+    twin = PlainTwin(model, "sgd")
+    harness.initialize(session)
+    session.run([variable.assign(tf.fill([VOCABULARY, 3], 64.0)) for variable in twin.tables])
+    rng = np.random.default_rng(9)
+    for _ in range(STEPS):
+        session.run([model.step, twin.step], model.feed(rng))
+    for got, want in zip_equal(session.run(model.rows), session.run(twin.tables)):
+        np.testing.assert_array_equal(got, want)
+        assert np.unique(got).size > 20
 
 
 @cpu_only("threads are the CPU engine's")
