@@ -145,6 +145,12 @@ nlohmann::ordered_json FloatJson(float value) {
   return std::strtod(text, nullptr);
 }
 
+nlohmann::ordered_json JsonObject(size_t members) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  object.get_ref<nlohmann::ordered_json::object_t&>().reserve(members);
+  return object;
+}
+
 std::string JsonText(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
 }

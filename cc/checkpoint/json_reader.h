@@ -61,6 +61,9 @@ class JsonReader {
 nlohmann::ordered_json FloatJson(float value);
 nlohmann::ordered_json DoubleJson(double value);
 
+// An object with room for so many members: it would copy those that it has as it grows.
+nlohmann::ordered_json JsonObject(size_t members);
+
 // Text on one line; bytes that are not UTF-8 are replaced.
 std::string JsonText(const nlohmann::ordered_json& value);
 

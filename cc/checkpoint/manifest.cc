@@ -149,7 +149,7 @@ int64_t Manifest::rows() const {
 }
 
 std::string EncodeTable(const Manifest& manifest) {
-  nlohmann::ordered_json json;
+  nlohmann::ordered_json json = JsonObject(10);
   json["format"] = kFormatOfTable;
   json["version"] = kVersionOfTable;
   json["kind"] = manifest.delta ? "delta" : "full";

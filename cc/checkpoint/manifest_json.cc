@@ -132,7 +132,7 @@ Placement ReadPlacement(JsonReader* reader, const Json& json) {
 }
 
 OrderedJson InitializerJson(const Initializer& initializer) {
-  OrderedJson json;
+  OrderedJson json = JsonObject(5);
   json["kind"] = WordOf(kInitializers, initializer.kind);
   json["a"] = FloatJson(initializer.a);
   json["b"] = FloatJson(initializer.b);
@@ -159,7 +159,7 @@ Initializer ReadInitializer(JsonReader* reader, const Json& json) {
 }
 
 OrderedJson ArrayJson(const SavedArray& array) {
-  OrderedJson json;
+  OrderedJson json = JsonObject(3);
   json["dtype"] = array.type.dtype;
   json["shape"] = array.type.shape;
   json["crc32c"] = array.crc32c;
@@ -204,7 +204,7 @@ std::optional<SavedOptimizer::History> ReadHistory(JsonReader* reader, const Jso
 
 OrderedJson TableJson(const SavedTable& table) {
   const TableOptions& options = table.options;
-  OrderedJson json;
+  OrderedJson json = JsonObject(11);
   json["name"] = options.name;
   json["dim"] = options.dim;
   json["key_dtype"] = options.key_dtype;
@@ -246,14 +246,14 @@ SavedTable ReadTable(JsonReader* reader, const Json& json) {
 
 OrderedJson OptimizerJson(const std::optional<SavedOptimizer>& optimizer) {
   if (!optimizer.has_value()) return nullptr;
-  OrderedJson json;
+  OrderedJson json = JsonObject(5);
   json["name"] = optimizer->name;
   json["steps"] = optimizer->steps;
-  json["hyper"] = OrderedJson::object();
-  for (const auto& [name, value] : optimizer->hyper) json["hyper"][name] = FloatJson(value);
+  OrderedJson& hyper = json["hyper"] = JsonObject(optimizer->hyper.size());
+  for (const auto& [name, value] : optimizer->hyper) hyper[name] = FloatJson(value);
   json["slots"] = OrderedJson::array();
   for (const SavedOptimizer::Slot& slot : optimizer->slots) {
-    OrderedJson entry;
+    OrderedJson entry = JsonObject(3);
     entry["name"] = slot.name;
     entry["width"] = slot.width;
     entry["fill"] = FloatJson(slot.fill);
@@ -328,12 +328,12 @@ std::vector<ChainLink> ReadChain(JsonReader* reader, const Json& json) {
 }
 
 OrderedJson ShardJson(const SavedShard& shard) {
-  OrderedJson json;
+  OrderedJson json = JsonObject(4);
   json["rows"] = shard.rows;
   json["table_rows"] = shard.table_rows;
   json["steps"] = shard.steps;
-  json["arrays"] = OrderedJson::object();
-  for (const auto& [name, array] : shard.arrays) json["arrays"][name] = ArrayJson(array.array);
+  OrderedJson& arrays = json["arrays"] = JsonObject(shard.arrays.size());
+  for (const auto& [name, array] : shard.arrays) arrays[name] = ArrayJson(array.array);
   return json;
 }
 

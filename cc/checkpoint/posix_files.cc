@@ -72,11 +72,27 @@ class PosixWriter final : public FileWriter {
       bytes -= written;
       offset += written;
     }
-    return range.bytes < kStretch ? OkStatus() : HandOver(range);
+    return range.bytes < kStretch ? Collect(range) : HandOver(range);
   }
   Status Sync() override { return fsync(file_.number()) == 0 ? OkStatus() : FileError("sync", file_.path()); }
 
  private:
+  // Small ranges are handed to the disk together, and stay in the page cache.
+  Status Collect(const Range& range) {
+    Range together;
+    {
+      const MutexLock lock(mutex_);
+      if (small_bytes_ == 0) small_ = range;
+      const int64_t end = std::max(small_.begin + small_.bytes, range.begin + range.bytes);
+      small_.begin = std::min(small_.begin, range.begin);
+      small_.bytes = end - small_.begin;
+      small_bytes_ += range.bytes;
+      if (small_bytes_ < kStretch) return OkStatus();
+      small_bytes_ = 0;
+      together = small_;
+    }
+    return Start(together, SYNC_FILE_RANGE_WRITE);
+  }
   Status HandOver(const Range& range) {
     SOK_RETURN_IF_ERROR(Start(range, SYNC_FILE_RANGE_WRITE));
     Range oldest;
@@ -103,6 +119,8 @@ class PosixWriter final : public FileWriter {
   const Descriptor file_;
   Mutex mutex_;
   std::deque<Range> under_way_ SOK_GUARDED_BY(mutex_);
+  Range small_ SOK_GUARDED_BY(mutex_);              // around those that were not handed over
+  int64_t small_bytes_ SOK_GUARDED_BY(mutex_) = 0;  // of them
 };
 
 // Drops data from the page cache after reading, as PosixWriter does; not at once, because other ranks may be

@@ -138,8 +138,9 @@ Status WriteTables(const EngineContext& context, Span<const TableToSave> tables,
     SOK_RETURN_IF_ERROR(WriteFacts(facts, request.counted_by, part.value().get()));
   }
   SOK_RETURN_IF_ERROR(part.value()->Finish());
-  // On a shared disk, each machine syncs the names that it made.
-  return files.SyncFolder(directory);
+  // On a shared disk, each machine syncs the names that it made. Rank 0 does when it gives the files their
+  // own.
+  return rank == 0 ? OkStatus() : files.SyncFolder(directory);
 }
 
 Status PlanTables(const EngineContext& context, Span<const TableToSave> tables, const SaveRequest& request) {
