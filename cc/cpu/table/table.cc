@@ -108,15 +108,17 @@ Status Table::CheckCapacity(int64_t new_keys) const {
   return TableIsFull(options_, size(), new_keys);
 }
 
-Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
+Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, InitialValues values) {
   SOK_RETURN_IF_ERROR(Reserve(ids.size()));
   SOK_RETURN_IF_ERROR(Named(directory_.Insert(ids, rows)));
-  executor.ParallelFor(ids.size(), kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      InitialRow(ids[i], Span<float>(weights(rows[i]), options_.dim));
-      store_.FillSlots(rows[i]);
-    }
-  });
+  if (values != InitialValues::kNone) {
+    executor.ParallelFor(ids.size(), kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (values == InitialValues::kAll) InitialRow(ids[i], Span<float>(weights(rows[i]), options_.dim));
+        store_.FillSlots(rows[i]);
+      }
+    });
+  }
   usage_.Start(rows, steps_, uses_);
   queue_.Add(directory_, usage_, rows);
   if (optimizer_ != nullptr) {
@@ -176,7 +178,7 @@ Status Table::AssignLocked(Executor& executor, Span<const int64_t> keys, const f
     positions.push_back(i);
   }
   std::vector<int64_t> rows(own.size());
-  SOK_RETURN_IF_ERROR(FindOrMake(executor, own, Span<int64_t>(rows)));
+  SOK_RETURN_IF_ERROR(FindOrMake(executor, own, Span<int64_t>(rows), InitialValues::kSlots));
   // Takes postponed steps first: they must not change the new weights.
   BringUpToDate(executor, rows);
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -86,10 +86,14 @@ class Table final : public EngineTable {
   // keys of the placement.
   Status Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const;
 
+  // The initial values that an insertion writes into new rows. The caller writes the others.
+  enum class InitialValues { kAll, kSlots, kNone };
+
   // Like Find, but inserts absent ids in the order of `ids` with their initial values, without admission,
   // counting or eviction: for loading. ResourceExhausted if the capacity or memory is exhausted; then nothing
   // was inserted.
-  Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
+  Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows,
+                    InitialValues values = InitialValues::kAll);
 
   // Finds or inserts the distinct ids of a training lookup, in which ids[i] occurs counts[i] >= 1 times. Like
   // FindOrMake, but ids that options().admission does not admit yet get no row (kAbsent), and a full table
@@ -216,10 +220,10 @@ class Table final : public EngineTable {
   // The same for a lookup with `rows`: evicts other rows if the options say so.
   Status MakeRoom(Span<const int64_t> rows, int64_t new_keys);
   // Inserts ids, which are distinct and absent, with their initial values; rows[i] = the row of ids[i].
-  Status Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
+  Status Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, InitialValues values);
   // The same for ids at positions[i] of a lookup with `rows`.
   Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
-                  Span<int64_t> rows);
+                  Span<int64_t> rows, InitialValues values = InitialValues::kAll);
   // The same for the admitted ids; counts the others. Appends to *read_default as FindForTraining documents.
   Status InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                         Span<const int64_t> positions, Span<int64_t> rows,

@@ -226,7 +226,8 @@ Status HeldCpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const
 Status HeldCpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
                                 FunctionRef<Status(const RowsToFill&)> fill) {
   std::vector<int64_t> rows(keys.size());
-  SOK_RETURN_IF_ERROR(table_.FindOrMake(executor_, keys, Span<int64_t>(rows)));
+  const auto values = parts.slots ? Table::InitialValues::kNone : Table::InitialValues::kSlots;
+  SOK_RETURN_IF_ERROR(table_.FindOrMake(executor_, keys, Span<int64_t>(rows), values));
   std::vector<float*> records(rows.size());
   std::transform(rows.begin(), rows.end(), records.begin(), [&](int64_t row) { return table_.weights(row); });
   const auto column = [&](bool wanted) { return std::vector<int64_t>(wanted ? rows.size() : 0); };

@@ -35,13 +35,14 @@ SomeIds WithoutRows(Span<const int64_t> ids, Span<const int64_t> counts, Span<co
 
 }  // namespace
 
-Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
+Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows,
+                         InitialValues values) {
   SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
   const SomeIds absent = WithoutRows(ids, {}, rows);
   const int64_t made = static_cast<int64_t>(absent.ids.size());
   SOK_RETURN_IF_ERROR(CheckCapacity(made));
   if (waiting() != nullptr) SOK_RETURN_IF_ERROR(Named(waiting()->Reserve(0, made)));
-  SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows));
+  SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows, values));
   if (waiting() != nullptr) waiting()->EraseAll(absent.ids);
   return OkStatus();
 }
@@ -90,10 +91,10 @@ Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<c
 }
 
 Status Table::InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
-                       Span<int64_t> rows) {
+                       Span<int64_t> rows, InitialValues values) {
   if (ids.empty()) return OkStatus();
   std::vector<int64_t> new_rows(ids.size());
-  SOK_RETURN_IF_ERROR(Insert(executor, ids, Span<int64_t>(new_rows)));
+  SOK_RETURN_IF_ERROR(Insert(executor, ids, Span<int64_t>(new_rows), values));
   for (int64_t i = 0; i < ids.size(); ++i) rows[positions[i]] = new_rows[i];
   return OkStatus();
 }
