@@ -78,42 +78,57 @@ Status PartWriter::Finish() {
 ArrayWriter::ArrayWriter(PartWriter* part, std::string name, const ArrayType& type, int64_t offset)
     : part_(*part), name_(std::move(name)), offset_(offset) {
   array_.type = type;
-  block_.reserve(static_cast<size_t>(std::min(kBlockBytes, array_.bytes())));
+  // Not std::make_unique, which would fill it.
+  block_.reset(new char[static_cast<size_t>(std::min(kBlockBytes, array_.bytes()))]);
   array_.crc32c.reserve(static_cast<size_t>(BlocksOf(array_.bytes())));
 }
 
 Status ArrayWriter::Write(const void* data, int64_t bytes) {
+  if (bytes > array_.bytes() - written_ - held_) return Internal("'", name_, "' got more bytes than it has");
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
-    const int64_t count = std::min(bytes, kBlockBytes - static_cast<int64_t>(block_.size()));
-    block_.insert(block_.end(), next, next + count);
+    const int64_t room = std::min(kBlockBytes, array_.bytes() - written_) - held_;
+    const int64_t count = std::min(bytes, room);
+    std::memcpy(block_.get() + held_, next, static_cast<size_t>(count));
+    held_ += count;
     next += count;
     bytes -= count;
     // The last block too, so that arrays of one block are written at the same time.
-    const int64_t held = static_cast<int64_t>(block_.size());
-    if (held == kBlockBytes || written_ + held == array_.bytes()) SOK_RETURN_IF_ERROR(Flush());
+    if (count == room) SOK_RETURN_IF_ERROR(Flush());
+  }
+  return OkStatus();
+}
+
+Status ArrayWriter::WriteFromEach(Span<const float* const> items, int64_t first, int64_t count) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  int64_t i = 0;
+  while (i < items.size()) {
+    // Whole items that leave room in the block.
+    const int64_t room = std::min(kBlockBytes, array_.bytes() - written_) - held_;
+    const int64_t end = std::min(items.size(), i + (room - 1) / bytes);
+    char* to = block_.get() + held_;
+    for (; i < end; ++i, to += bytes) std::memcpy(to, items[i] + first, static_cast<size_t>(bytes));
+    held_ = to - block_.get();
+    if (i < items.size()) SOK_RETURN_IF_ERROR(Write(items[i++] + first, bytes));
   }
   return OkStatus();
 }
 
 Status ArrayWriter::Flush() {
-  const int64_t bytes = static_cast<int64_t>(block_.size());
-  if (written_ + bytes > array_.bytes()) return Internal("'", name_, "' got more bytes than it has");
-  const uint32_t crc32c = Crc32c(block_.data(), bytes);
+  const uint32_t crc32c = Crc32c(block_.get(), held_);
   array_.crc32c.push_back(crc32c);
-  crc32c_ = CombineCrc32c(crc32c_, crc32c, bytes);
-  SOK_RETURN_IF_ERROR(part_.data_->WriteAt(offset_ + written_, block_.data(), bytes));
-  written_ += bytes;
-  block_.clear();
+  crc32c_ = CombineCrc32c(crc32c_, crc32c, held_);
+  SOK_RETURN_IF_ERROR(part_.data_->WriteAt(offset_ + written_, block_.get(), held_));
+  written_ += held_;
+  held_ = 0;
   return OkStatus();
 }
 
 Status ArrayWriter::Finish() {
-  const int64_t given = written_ + static_cast<int64_t>(block_.size());
-  if (given != array_.bytes()) {
-    return Internal("'", name_, "' got ", given, " of ", array_.bytes(), " bytes");
+  if (written_ != array_.bytes()) {
+    return Internal("'", name_, "' got ", written_ + held_, " of ", array_.bytes(), " bytes");
   }
-  std::vector<char>().swap(block_);
+  block_.reset();
   TensorPlace place;
   place.dtype = array_.type.dtype;
   place.shape = array_.type.shape;
@@ -137,14 +152,16 @@ Status ArrayReader::NextBlock() {
   const int64_t begin = next_block_ * kBlockBytes;
   const SavedArray& array = array_.array;
   if (begin >= array.bytes()) return DataLoss("'", path_, "' ended early");
-  block_.resize(static_cast<size_t>(std::min(kBlockBytes, array.bytes() - begin)));
-  at_ = 0;
-  const int64_t bytes = static_cast<int64_t>(block_.size());
-  SOK_RETURN_IF_ERROR(file_->ReadAt(array_.offset + begin, block_.data(), bytes));
-  if (Crc32c(block_.data(), bytes) != array.crc32c[static_cast<size_t>(next_block_)]) {
+  const int64_t bytes = std::min(kBlockBytes, array.bytes() - begin);
+  // The first block is the largest. Not std::make_unique, which would fill it.
+  if (block_ == nullptr) block_.reset(new char[static_cast<size_t>(bytes)]);
+  at_ = held_ = 0;
+  SOK_RETURN_IF_ERROR(file_->ReadAt(array_.offset + begin, block_.get(), bytes));
+  if (Crc32c(block_.get(), bytes) != array.crc32c[static_cast<size_t>(next_block_)]) {
     return DataLoss("'", path_, "' is damaged: the checksum of its bytes [", begin, ", ", begin + bytes,
                     ") does not match");
   }
+  held_ = bytes;
   ++next_block_;
   return OkStatus();
 }
@@ -152,10 +169,10 @@ Status ArrayReader::NextBlock() {
 Status ArrayReader::Read(void* data, int64_t bytes) {
   char* next = static_cast<char*>(data);
   while (bytes > 0) {
-    if (at_ == static_cast<int64_t>(block_.size())) SOK_RETURN_IF_ERROR(NextBlock());
-    const int64_t count = std::min(bytes, static_cast<int64_t>(block_.size()) - at_);
+    if (at_ == held_) SOK_RETURN_IF_ERROR(NextBlock());
+    const int64_t count = std::min(bytes, held_ - at_);
     if (next != nullptr) {
-      std::memcpy(next, block_.data() + at_, static_cast<size_t>(count));
+      std::memcpy(next, block_.get() + at_, static_cast<size_t>(count));
       next += count;
     }
     at_ += count;

@@ -12,13 +12,13 @@ namespace sok {
 // The most items of an array that are read together; a table may have a lower limit.
 constexpr int64_t kPieceItems = 32768;
 
-// Calls work(i), which returns a Status, for each column i in [0, columns) of a piece, on the executor's
-// threads. Returns the error of the first column that has one.
+// Calls work(i), which returns a Status, for each column i in [0, columns) of a piece of `items` items, on
+// the executor's threads. Returns the error of the first column that has one.
 template <typename Work>
-Status ForEachColumn(Executor& executor, int64_t columns, const Work& work) {
-  constexpr int64_t kNsOfColumn = 1'000'000;
+Status ForEachColumn(Executor& executor, int64_t columns, int64_t items, const Work& work) {
+  constexpr int64_t kNsOfItem = 10;
   std::vector<Status> statuses(static_cast<size_t>(columns));
-  executor.ParallelFor(columns, kNsOfColumn, [&](int64_t begin, int64_t end) {
+  executor.ParallelFor(columns, items * kNsOfItem, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       statuses[static_cast<size_t>(i)] = WithinMemory([&] { return work(i); });
     }

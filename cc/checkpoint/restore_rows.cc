@@ -36,11 +36,11 @@ struct PieceOfKeys {
   std::vector<bool> wanted;  // by index in `all`
   std::vector<int64_t> own;  // the wanted ones of `all`
 
-  // Reads and checks the next `count` keys.
-  Status Read(ArrayReader* reader, const KeyFilter& filter, int64_t count) {
+  // Reads the next `count` keys, and checks them unless they are `checked`.
+  Status Read(ArrayReader* reader, const KeyFilter& filter, int64_t count, bool checked) {
     all.resize(static_cast<size_t>(count));
     SOK_RETURN_IF_ERROR(reader->Read(all.data(), count * static_cast<int64_t>(sizeof(int64_t))));
-    SOK_RETURN_IF_ERROR(CheckPiece(filter, all, reader->path()));
+    if (!checked) SOK_RETURN_IF_ERROR(CheckPiece(filter, all, reader->path()));
     wanted.resize(all.size());
     own.clear();
     for (size_t i = 0; i < all.size(); ++i) {
@@ -93,13 +93,14 @@ class RowReader {
     SOK_RETURN_IF_ERROR(keys.status());
     SOK_RETURN_IF_ERROR(AddColumns());
     const auto fill = [this](const RowsToFill& rows) {
-      return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()),
+      return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()), rows.records.size(),
                            [&](int64_t i) { return columns_[static_cast<size_t>(i)](rows); });
     };
     const int64_t rows = source_.saved().rows;
     const int64_t at_once = std::min(kPieceItems, table_.max_rows_to_fill());
     for (int64_t first = 0; first < rows; first += at_once) {
-      SOK_RETURN_IF_ERROR(keys_.Read(keys.value().get(), filter_, std::min(at_once, rows - first)));
+      SOK_RETURN_IF_ERROR(
+          keys_.Read(keys.value().get(), filter_, std::min(at_once, rows - first), what_.checked));
       SOK_RETURN_IF_ERROR(table_.FillRows(keys_.own, parts_, fill));
       *restored += static_cast<int64_t>(keys_.own.size());
     }

@@ -86,6 +86,7 @@ struct RowsToRestore {
   RowContents contents = RowContents::kWeights;
   bool counts = true;                   // frequencies, last steps and uses too
   SavedRowCatchUp* catch_up = nullptr;  // for kWeightsCaughtUp
+  bool checked = false;                 // the keys of this very checkpoint were checked before
   int64_t first_step = 0;               // the step at which rows without "adam_step" were last current
 };
 

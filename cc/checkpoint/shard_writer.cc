@@ -37,17 +37,16 @@ class Columns {
   }
   // The `width` floats from `first` on of each row's record.
   void AddFloats(const std::string& name, int64_t first, int64_t width) {
-    Add(name, ArrayType{"<f4", {items_, width}},
-        [first, bytes = width * static_cast<int64_t>(sizeof(float))](const Piece& piece, ArrayWriter* array) {
-          for (const float* record : piece.records) {
-            SOK_RETURN_IF_ERROR(array->Write(record + first, bytes));
-          }
-          return OkStatus();
-        });
+    Add(name, ArrayType{"<f4", {items_, width}}, [first, width](const Piece& piece, ArrayWriter* array) {
+      return array->WriteFromEach(piece.records, first, width);
+    });
   }
 
   Status Write(const Piece& piece) {
-    return ForEach([&](Column& column) { return column.write(piece, column.array.get()); });
+    return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()), ItemsOf(piece), [&](int64_t i) {
+      Column& column = columns_[static_cast<size_t>(i)];
+      return column.write(piece, column.array.get());
+    });
   }
   // Completes the arrays, and adds them to *arrays.
   Status Finish(std::map<std::string, PlacedArray>* arrays) {
@@ -69,11 +68,8 @@ class Columns {
   void Add(const std::string& name, const ArrayType& type, PieceWriter write) {
     columns_.push_back(Column{name, part_.NewArray(shard_ + "/" + name, type), std::move(write)});
   }
-  template <typename Work>
-  Status ForEach(const Work& work) {
-    return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()),
-                         [&](int64_t i) { return work(columns_[static_cast<size_t>(i)]); });
-  }
+  static int64_t ItemsOf(const RowPiece& piece) { return piece.keys.size(); }
+  static int64_t ItemsOf(const WaitingPiece& piece) { return piece.ids.size(); }
 
   Executor& executor_;
   PartWriter& part_;
