@@ -183,10 +183,13 @@ def test_a_disk_that_fails_after_the_check_of_a_restore(tmp_path, monkeypatch, a
 
     monkeypatch.setattr(native.ops, "sok_load_checkpoint", load_after_damage)
     with harness.graph_and_session() as session:
-        tables = [sok.EmbeddingVariable(name=name, dim=2) for name in "ab"]
-        rows = [tf.nn.embedding_lookup(table, np.arange(4)) for table in tables]
+        # With its slots, "b" is too large to be loaded beside the old table.
+        tables = [sok.EmbeddingVariable(name=name, dim=dim) for name, dim in (("a", 2), ("b", 1024))]
+        rows = [tf.nn.embedding_lookup(table, np.arange(600)) for table in tables]
         dense = tf.compat.v1.get_variable("dense", initializer=1.0)
-        step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows) * dense)
+        step = train.AdagradOptimizer(0.1).minimize(
+            tf.add_n([tf.reduce_sum(of_table) for of_table in rows]) * dense
+        )
         saver = train.Saver()
         harness.initialize(session)
         session.run(step)

@@ -96,6 +96,9 @@ class TableRestore {
   // rows of a kGiven initializer, these are the checkpoint's.
   virtual const TableOptions& options() const = 0;
 
+  // The bytes that Load will read.
+  virtual int64_t bytes() const = 0;
+
   // Reads everything that Load will read and verifies all checksums. After that Load fails only if the disk
   // fails, or if the rows of a chain, or of another number of ranks, exceed the capacity.
   virtual Status Check() = 0;

@@ -1,18 +1,24 @@
 #include "cc/checkpoint/table_replacement.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sok {
 
 StatusOr<TableReplacement> TableReplacement::Check(const EngineContext& context, EngineTable* current,
                                                    OpenedCheckpoints& opened, const std::string& prefix,
-                                                   const std::string& name, const RestoreParts& parts) {
+                                                   const std::string& name, const RestoreParts& parts,
+                                                   int64_t* spare) {
   auto restore = TableRestore::Open(opened, prefix, name, current->options(), parts);
   SOK_RETURN_IF_ERROR(restore.status());
   TableReplacement replacement(std::move(restore.value()));
   if (current->Describe().rows > 0) {
-    SOK_RETURN_IF_ERROR(replacement.restore_->Check());
-    return StatusOr<TableReplacement>(std::move(replacement));
+    const int64_t bytes = replacement.restore_->bytes();
+    if (bytes > std::min(kSmallTable, *spare)) {
+      SOK_RETURN_IF_ERROR(replacement.restore_->Check());
+      return StatusOr<TableReplacement>(std::move(replacement));
+    }
+    *spare -= bytes;
   }
   auto loaded = replacement.restore_->Load(context, &current->engine());
   SOK_RETURN_IF_ERROR(loaded.status());

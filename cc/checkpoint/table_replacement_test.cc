@@ -35,10 +35,11 @@ class TableReplacementTest : public ::testing::Test {
     return tables;
   }
 
-  StatusOr<TableReplacement> Check(EngineTable* current) {
+  StatusOr<TableReplacement> Check(EngineTable* current, int64_t spare = 0) {
     InlineExecutor executor;
     OpenedCheckpoints opened(files_);
-    return TableReplacement::Check(ContextOn(executor), current, opened, kPrefix, name_, RestoreParts());
+    return TableReplacement::Check(ContextOn(executor), current, opened, kPrefix, name_, RestoreParts(),
+                                   &spare);
   }
 
   // Loads, and keeps the rows that each table had when it was handed over.
@@ -72,6 +73,16 @@ TEST_F(TableReplacementTest, AnEmptyTableIsReplacedAtOnce) {
   const Tables current = MakeTables(options_, 1);
   const auto replacement = Check(current[0].get());
   ASSERT_TRUE(replacement.ok()) << replacement.status().message();
+  ASSERT_TRUE(Load(replacement.value(), current[0].get()).ok());
+  EXPECT_EQ(rows_, std::vector<int64_t>{50});
+  EXPECT_TRUE(StateOf({now_}) == StateOf(saved_));
+}
+
+TEST_F(TableReplacementTest, ASmallTableIsLoadedBesideTheOldOne) {
+  const Tables current = MakeTrained(2);
+  const auto replacement = Check(current[0].get(), 1 << 20);
+  ASSERT_TRUE(replacement.ok()) << replacement.status().message();
+  DamageRows();  // not read again
   ASSERT_TRUE(Load(replacement.value(), current[0].get()).ok());
   EXPECT_EQ(rows_, std::vector<int64_t>{50});
   EXPECT_TRUE(StateOf({now_}) == StateOf(saved_));

@@ -22,11 +22,14 @@ class ChainRestore final : public TableRestore {
       : chain_(std::move(chain)), options_(options), parts_(parts) {}
 
   const TableOptions& options() const override { return options_; }
+  int64_t bytes() const override;
 
   // Checks that the checkpoint fits the variable, and takes from it what options() says.
   Status Prepare();
   Status Check() override {
-    return NamedError(options_, WithinMemory([&] { return CheckAll(); }));
+    const Status status = NamedError(options_, WithinMemory([&] { return CheckAll(); }));
+    checked_ = status.ok();
+    return status;
   }
   StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) override;
 
@@ -61,6 +64,7 @@ class ChainRestore final : public TableRestore {
   const std::vector<ChainedTable> chain_;
   TableOptions options_;
   const RestoreParts parts_;
+  bool checked_ = false;      // whether CheckAll has succeeded: Load reads the same bytes, by their checksums
   std::vector<float> hyper_;  // of the checkpoint's optimizer, in its order
 };
 
@@ -154,6 +158,17 @@ std::vector<int> ChainRestore::Shards() const {
   return shards;
 }
 
+int64_t ChainRestore::bytes() const {
+  int64_t bytes = 0;
+  for (const ChainedTable& checkpoint : chain_) {
+    for (const int shard : Shards()) {
+      for (const auto& array : SourceOf(checkpoint, shard).saved().arrays)
+        bytes += array.second.array.bytes();
+    }
+  }
+  return bytes;
+}
+
 Status ChainRestore::CheckAll() {
   int64_t rows = 0;
   for (const ChainedTable& checkpoint : chain_) {
@@ -242,6 +257,7 @@ Status ChainRestore::LoadAll(Executor& executor, HeldTable* fresh) {
   const bool is_trained = fresh->state().optimizer.has_value();
   RowsToRestore what;
   what.counts = parts_.counts;
+  what.checked = checked_;
   if (is_trained) what.contents = RowContents::kWeightsAndSlots;
   if (last().optimizer.has_value()) what.first_step = chain_.front().manifest.optimizer->steps;
   std::unique_ptr<SavedRowCatchUp> catch_up;

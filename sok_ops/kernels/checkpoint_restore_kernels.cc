@@ -50,10 +50,11 @@ class CheckCheckpointOp : public tf::OpKernel {
     RestoreParts parts;
     parts.optimizer = parts.counts = optimizer_state_;
     OpenedCheckpoints opened(PosixFiles());
+    int64_t spare = kSmallTables;
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
       TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, /*for_restore=*/true));
-      auto one = TableReplacement::Check(*call, ref.table.get(), opened, prefix, names_[i], parts);
+      auto one = TableReplacement::Check(*call, ref.table.get(), opened, prefix, names_[i], parts, &spare);
       TF_RETURN_IF_ERROR(ToTf(one.status()));
       checked->push_back(std::move(one.value()));
     }
