@@ -21,6 +21,7 @@ from sparse_operation_kit import compat, feature_columns
 from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption
 
 pytestmark = pytest.mark.cases_on_gpu(1)
+session = harness.session
 
 originals_afterwards = support.originals_afterwards
 
@@ -219,22 +220,21 @@ def _example(**values):
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
-def test_more_than_two_dimensions_combine_the_last():
-    with harness.graph_and_session() as session:
-        layers = []
-        for scope, rank_known in ((None, True), ("group", True), ("group", False)):
-            keys = tf.constant([[[1, 2]], [[-1, 3]]], tf.int64)
-            if not rank_known:
-                sparse = tf.sparse.from_dense(keys + 1)
-                shape = tf.compat.v1.placeholder_with_default(sparse.dense_shape, None)
-                keys = tf.SparseTensor(sparse.indices, sparse.values - 1, shape)
-            with tf.compat.v1.variable_scope("same", reuse=tf.compat.v1.AUTO_REUSE):
-                layers.append(layer_of_a_fixed_scope([integers("a", 3, scope)], {"a": keys}))
-        harness.initialize(session)
-        first, second, third = session.run(layers)
-        np.testing.assert_array_equal(first, second)
-        np.testing.assert_array_equal(first, third)
-        assert first.shape == (2, 3)
+def test_more_than_two_dimensions_combine_the_last(session):
+    layers = []
+    for scope, rank_known in ((None, True), ("group", True), ("group", False)):
+        keys = tf.constant([[[1, 2]], [[-1, 3]]], tf.int64)
+        if not rank_known:
+            sparse = tf.sparse.from_dense(keys + 1)
+            shape = tf.compat.v1.placeholder_with_default(sparse.dense_shape, None)
+            keys = tf.SparseTensor(sparse.indices, sparse.values - 1, shape)
+        with tf.compat.v1.variable_scope("same", reuse=tf.compat.v1.AUTO_REUSE):
+            layers.append(layer_of_a_fixed_scope([integers("a", 3, scope)], {"a": keys}))
+    harness.initialize(session)
+    first, second, third = session.run(layers)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(first, third)
+    assert first.shape == (2, 3)
 
 
 @pytest.mark.parametrize("layer", ["input_layer", "DenseFeatures"])
@@ -272,23 +272,21 @@ def test_a_column_need_not_be_in_a_list():
     np.testing.assert_array_equal(number, [[1.5, 2.5], [3.5, 4.5]])
 
 
-def test_a_shared_table_has_one_set_of_options():
-    with harness.graph_and_session():
-        with feature_columns.group_embedding_column_scope("group"):
-            options = Options(filter_option=sok.CounterFilter(filter_freq=2))
-            keys = [
-                feature_columns.categorical_column_with_embedding("a", tf.int64),
-                feature_columns.categorical_column_with_embedding("c", tf.int64, ev_option=options),
-            ]
-            columns = fc.shared_embedding_columns(keys, 2)
-        with pytest.raises(ValueError, match="Column 'c_shared_embedding' has other options than column 'a_"):
-            input_layer(features(), columns)
+def test_a_shared_table_has_one_set_of_options(session):
+    with feature_columns.group_embedding_column_scope("group"):
+        options = Options(filter_option=sok.CounterFilter(filter_freq=2))
+        keys = [
+            feature_columns.categorical_column_with_embedding("a", tf.int64),
+            feature_columns.categorical_column_with_embedding("c", tf.int64, ev_option=options),
+        ]
+        columns = fc.shared_embedding_columns(keys, 2)
+    with pytest.raises(ValueError, match="Column 'c_shared_embedding' has other options than column 'a_"):
+        input_layer(features(), columns)
 
 
-def test_a_variable_that_is_no_table_is_refused():
-    with harness.graph_and_session():
-        plain = fc.embedding_column(fc.categorical_column_with_identity("a", 9), 2)
-        layer_of_a_fixed_scope([plain])
-        tf.compat.v1.get_variable_scope().reuse_variables()
-        with pytest.raises(ValueError, match="Trying to share variable input/a_embedding/embedding_weights"):
-            layer_of_a_fixed_scope([integers("a", 2, "group")])
+def test_a_variable_that_is_no_table_is_refused(session):
+    plain = fc.embedding_column(fc.categorical_column_with_identity("a", 9), 2)
+    layer_of_a_fixed_scope([plain])
+    tf.compat.v1.get_variable_scope().reuse_variables()
+    with pytest.raises(ValueError, match="Trying to share variable input/a_embedding/embedding_weights"):
+        layer_of_a_fixed_scope([integers("a", 2, "group")])

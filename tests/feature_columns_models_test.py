@@ -23,6 +23,7 @@ from feature_column_support import (
 from sparse_operation_kit import compat, feature_columns
 
 pytestmark = pytest.mark.cases_on_gpu(1)
+session = harness.session
 
 originals_afterwards = support.originals_afterwards
 
@@ -54,19 +55,18 @@ def test_dense_features_looks_groups_up_together(version):
 
 
 @support.needs_dense_features
-def test_dense_features_that_do_not_train_insert_nothing():
-    with harness.graph_and_session() as session:
-        layer = support.dense_features([integers("a", 2, "group")])
-        training = tf.compat.v1.placeholder(tf.bool, [])
-        output = layer(features(), training=training)
-        evaluation = layer(features(), training=False)
-        harness.initialize(session)
-        (table,) = layer.trainable_weights
-        want = session.run(evaluation)
-        np.testing.assert_array_equal(session.run(output, {training: False}), want)
-        assert session.run(table.size()) == 0
-        np.testing.assert_array_equal(session.run(output, {training: True}), want)
-        assert session.run(table.size()) == 2
+def test_dense_features_that_do_not_train_insert_nothing(session):
+    layer = support.dense_features([integers("a", 2, "group")])
+    training = tf.compat.v1.placeholder(tf.bool, [])
+    output = layer(features(), training=training)
+    evaluation = layer(features(), training=False)
+    harness.initialize(session)
+    (table,) = layer.trainable_weights
+    want = session.run(evaluation)
+    np.testing.assert_array_equal(session.run(output, {training: False}), want)
+    assert session.run(table.size()) == 0
+    np.testing.assert_array_equal(session.run(output, {training: True}), want)
+    assert session.run(table.size()) == 2
 
 
 def _linear_columns(tables):
@@ -178,30 +178,28 @@ def test_a_scope_says_whether_lookups_insert(scope):
             assert max(_rows(session)) == 2, name
 
 
-def test_after_a_scope_lookups_insert_again():
-    with harness.graph_and_session() as session:
-        with pytest.raises(KeyError), feature_columns.training_scope(False):
-            raise KeyError
-        layer = input_layer(features(), [integers("a")])
-        harness.initialize(session)
-        session.run(layer)
-        assert _rows(session) == [2]
+def test_after_a_scope_lookups_insert_again(session):
+    with pytest.raises(KeyError), feature_columns.training_scope(False):
+        raise KeyError
+    layer = input_layer(features(), [integers("a")])
+    harness.initialize(session)
+    session.run(layer)
+    assert _rows(session) == [2]
 
 
 @support.needs_dense_features
 @pytest.mark.parametrize("scope", [None, "group"])
-def test_the_argument_of_dense_features_goes_before_the_scope(scope):
-    with harness.graph_and_session() as session:
-        layer = support.dense_features([integers("a", 2, scope)])
-        with feature_columns.training_scope(True):
-            evaluation = layer(features(), training=False)
-        with feature_columns.training_scope(False):
-            step = layer(features(), training=True)
-        harness.initialize(session)
-        session.run(evaluation)
-        assert _rows(session) == [0]
-        session.run(step)
-        assert _rows(session) == [2]
+def test_the_argument_of_dense_features_goes_before_the_scope(session, scope):
+    layer = support.dense_features([integers("a", 2, scope)])
+    with feature_columns.training_scope(True):
+        evaluation = layer(features(), training=False)
+    with feature_columns.training_scope(False):
+        step = layer(features(), training=True)
+    harness.initialize(session)
+    session.run(evaluation)
+    assert _rows(session) == [0]
+    session.run(step)
+    assert _rows(session) == [2]
 
 
 @pytest.mark.parametrize(

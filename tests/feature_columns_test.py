@@ -28,6 +28,8 @@ from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.tables.get_embedding_variable import EmbeddingVariableOption
 from sparse_operation_kit.tables.storage_option import StorageOption, StorageType
 
+session = harness.session
+
 originals_afterwards = support.originals_afterwards
 
 
@@ -47,25 +49,24 @@ def test_a_group_is_one_op_and_gives_what_single_lookups_give():
     assert np.count_nonzero(outputs[0]) == 2 * 11 - 2
 
 
-def test_neighbours_of_a_group_are_written_into_one_tensor():
-    with harness.graph_and_session() as session:
-        columns = [integers(key, 2, "group") for key in "abcd"]
-        inputs = {key: tf.constant([[1], [2]], tf.int64) for key in "abcd"}
-        layer = input_layer(inputs, columns)
-        assert layer.op.type == "SokGroupLookup" and layer.shape.as_list() == [2, 8]
-        # The name of the numeric column is between b and c, so there are two tensors and the column.
-        between = input_layer(
-            {**inputs, "b_price": tf.constant([1.0, 2.0])}, [*columns, fc.numeric_column("b_price")]
-        )
-        assert between.op.type == "ConcatV2"
-        assert [tensor.shape[-1] for tensor in between.op.inputs[:-1]] == [4, 1, 4]
-        assert len({tensor.op for tensor in between.op.inputs if tensor.op.type == "SokGroupLookup"}) == 1
-        gradients = tf.gradients(tf.reduce_sum(layer * layer), tf.compat.v1.trainable_variables()[:4])
-        assert all(gradient.op.type == "SokGroupLookupGrad" for gradient in gradients)
-        (outer,) = {gradient.op for gradient in gradients}
-        assert "Concat" not in "".join(tensor.op.type for tensor in outer.inputs)
-        harness.initialize(session)
-        assert session.run([layer, between, gradients])[1].shape == (2, 9)
+def test_neighbours_of_a_group_are_written_into_one_tensor(session):
+    columns = [integers(key, 2, "group") for key in "abcd"]
+    inputs = {key: tf.constant([[1], [2]], tf.int64) for key in "abcd"}
+    layer = input_layer(inputs, columns)
+    assert layer.op.type == "SokGroupLookup" and layer.shape.as_list() == [2, 8]
+    # The name of the numeric column is between b and c, so there are two tensors and the column.
+    between = input_layer(
+        {**inputs, "b_price": tf.constant([1.0, 2.0])}, [*columns, fc.numeric_column("b_price")]
+    )
+    assert between.op.type == "ConcatV2"
+    assert [tensor.shape[-1] for tensor in between.op.inputs[:-1]] == [4, 1, 4]
+    assert len({tensor.op for tensor in between.op.inputs if tensor.op.type == "SokGroupLookup"}) == 1
+    gradients = tf.gradients(tf.reduce_sum(layer * layer), tf.compat.v1.trainable_variables()[:4])
+    assert all(gradient.op.type == "SokGroupLookupGrad" for gradient in gradients)
+    (outer,) = {gradient.op for gradient in gradients}
+    assert "Concat" not in "".join(tensor.op.type for tensor in outer.inputs)
+    harness.initialize(session)
+    assert session.run([layer, between, gradients])[1].shape == (2, 9)
 
 
 def test_names_are_those_that_tensorflow_gives():
@@ -86,25 +87,24 @@ def test_names_are_those_that_tensorflow_gives():
     assert names[0][-1] == "model/input_layer_1/c_embedding/embedding_weights:0"
 
 
-def test_scopes_nest_repeat_and_mix():
-    with harness.graph_and_session() as session:
-        with feature_columns.group_embedding_column_scope("outer"):
-            first = integers("a")
-            with feature_columns.group_embedding_column_scope("inner"):
-                second = integers("b")
-            third = integers("c")
-        fourth, alone = integers("d", scope="outer"), integers("e")
-        with feature_columns.group_embedding_column_scope():
-            fifth = integers("f")
-        with feature_columns.group_embedding_column_scope():
-            sixth = integers("g")
-        columns = [first, second, third, fourth, alone, fifth, sixth]
-        assert first.group == third.group == fourth.group and alone.group is None
-        assert len({column.group for column in columns}) == 5
-        layer = input_layer({key: tf.constant([[1], [2]], tf.int64) for key in "abcdefg"}, iter(columns))
-        assert sorted(group_lookups()) == [1, 1, 1, 1, 3]
-        harness.initialize(session)
-        assert session.run(layer).shape == (2, 28)
+def test_scopes_nest_repeat_and_mix(session):
+    with feature_columns.group_embedding_column_scope("outer"):
+        first = integers("a")
+        with feature_columns.group_embedding_column_scope("inner"):
+            second = integers("b")
+        third = integers("c")
+    fourth, alone = integers("d", scope="outer"), integers("e")
+    with feature_columns.group_embedding_column_scope():
+        fifth = integers("f")
+    with feature_columns.group_embedding_column_scope():
+        sixth = integers("g")
+    columns = [first, second, third, fourth, alone, fifth, sixth]
+    assert first.group == third.group == fourth.group and alone.group is None
+    assert len({column.group for column in columns}) == 5
+    layer = input_layer({key: tf.constant([[1], [2]], tf.int64) for key in "abcdefg"}, iter(columns))
+    assert sorted(group_lookups()) == [1, 1, 1, 1, 3]
+    harness.initialize(session)
+    assert session.run(layer).shape == (2, 28)
 
 
 def test_a_scope_that_raises_is_closed():
@@ -119,18 +119,17 @@ def test_copies_stay_in_their_group():
     assert copy.deepcopy(column).group == copy.copy(column).group == column.group is not None
 
 
-def test_variables_are_shared_where_the_variable_scope_says_so():
-    with harness.graph_and_session() as session:
-        columns = [integers("a", 2, "group"), integers("c", 3, "group")]
-        outputs = []
-        for _ in range(2):
-            with tf.compat.v1.variable_scope("model", reuse=tf.compat.v1.AUTO_REUSE):
-                with tf.compat.v1.variable_scope("layers", reuse=tf.compat.v1.AUTO_REUSE):
-                    outputs.append(layer_of_a_fixed_scope(columns))
-        assert len(tf.compat.v1.global_variables()) == 2
-        harness.initialize(session)
-        first, second = session.run(outputs)
-        np.testing.assert_array_equal(first, second)
+def test_variables_are_shared_where_the_variable_scope_says_so(session):
+    columns = [integers("a", 2, "group"), integers("c", 3, "group")]
+    outputs = []
+    for _ in range(2):
+        with tf.compat.v1.variable_scope("model", reuse=tf.compat.v1.AUTO_REUSE):
+            with tf.compat.v1.variable_scope("layers", reuse=tf.compat.v1.AUTO_REUSE):
+                outputs.append(layer_of_a_fixed_scope(columns))
+    assert len(tf.compat.v1.global_variables()) == 2
+    harness.initialize(session)
+    first, second = session.run(outputs)
+    np.testing.assert_array_equal(first, second)
 
 
 def test_input_layer_objects_share_their_variables_between_calls():
@@ -144,26 +143,25 @@ def test_input_layer_objects_share_their_variables_between_calls():
         np.testing.assert_array_equal(*session.run([first, second]))
 
 
-def test_arguments_of_input_layer():
-    with harness.graph_and_session() as session:
-        columns = [integers("a", 2, "group"), fc.numeric_column("n"), integers("c", 3, "group")]
-        variables, outputs = {}, {}
-        layer = input_layer(
-            features(),
-            columns,
-            weight_collections=["mine"],
-            trainable=False,
-            cols_to_vars=variables,
-            cols_to_output_tensors=outputs,
-        )
-        tables = tf.compat.v1.global_variables()
-        assert [variables[column] for column in columns] == [[tables[0]], [], [tables[1]]]
-        assert tf.compat.v1.trainable_variables() == []
-        for collection in ("mine", tf.compat.v1.GraphKeys.MODEL_VARIABLES):
-            assert tf.compat.v1.get_collection(collection) == tables
-        harness.initialize(session)
-        parts = session.run([outputs[column] for column in (columns[0], columns[2], columns[1])])
-        np.testing.assert_array_equal(np.concatenate(parts, axis=1), session.run(layer))
+def test_arguments_of_input_layer(session):
+    columns = [integers("a", 2, "group"), fc.numeric_column("n"), integers("c", 3, "group")]
+    variables, outputs = {}, {}
+    layer = input_layer(
+        features(),
+        columns,
+        weight_collections=["mine"],
+        trainable=False,
+        cols_to_vars=variables,
+        cols_to_output_tensors=outputs,
+    )
+    tables = tf.compat.v1.global_variables()
+    assert [variables[column] for column in columns] == [[tables[0]], [], [tables[1]]]
+    assert tf.compat.v1.trainable_variables() == []
+    for collection in ("mine", tf.compat.v1.GraphKeys.MODEL_VARIABLES):
+        assert tf.compat.v1.get_collection(collection) == tables
+    harness.initialize(session)
+    parts = session.run([outputs[column] for column in (columns[0], columns[2], columns[1])])
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), session.run(layer))
 
 
 @pytest.mark.parametrize("scope", [None, "group"])

@@ -15,6 +15,7 @@ from same_length import zip_equal
 from sparse_operation_kit import feature_columns
 
 pytestmark = pytest.mark.cases_on_gpu(1)
+session = harness.session
 
 v1 = tf.compat.v1
 
@@ -219,37 +220,35 @@ def test_a_monitored_session_may_stop_early_and_another_begins_anew():
             assert seen == [0, 1, 2]
 
 
-def test_two_prefetches_in_one_step():
-    with harness.graph_and_session() as session:
-        iterators = [_keys_iterator(4), _keys_iterator(4)]
-        table = sok.EmbeddingVariable("table", 2)
-        prefetches = [
-            sok.LookupPrefetch(iterator, lambda keys: (tf.nn.embedding_lookup(table, keys), keys))
-            for iterator in iterators
-        ]
-        loss = tf.add_n([tf.reduce_sum(prefetch.outputs[0]) for prefetch in prefetches])
-        update = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
-        harness.initialize(session)
-        session.run(v1.tables_initializer())
-        session.run([prefetch.prime for prefetch in prefetches])
-        for step in range(4):
-            fetches = [[prefetch.outputs[1], prefetch.advance] for prefetch in prefetches]
-            of_both = session.run([fetches, update])[0]
-            assert [keys.tolist() for keys, _ in of_both] == [[step, step // 2]] * 2
+def test_two_prefetches_in_one_step(session):
+    iterators = [_keys_iterator(4), _keys_iterator(4)]
+    table = sok.EmbeddingVariable("table", 2)
+    prefetches = [
+        sok.LookupPrefetch(iterator, lambda keys: (tf.nn.embedding_lookup(table, keys), keys))
+        for iterator in iterators
+    ]
+    loss = tf.add_n([tf.reduce_sum(prefetch.outputs[0]) for prefetch in prefetches])
+    update = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    harness.initialize(session)
+    session.run(v1.tables_initializer())
+    session.run([prefetch.prime for prefetch in prefetches])
+    for step in range(4):
+        fetches = [[prefetch.outputs[1], prefetch.advance] for prefetch in prefetches]
+        of_both = session.run([fetches, update])[0]
+        assert [keys.tolist() for keys, _ in of_both] == [[step, step // 2]] * 2
 
 
-def test_ids_are_merged_and_nothing_is_inserted_ahead():
-    with harness.graph_and_session() as session:
-        prefetch, table, _, _, update = _small_model(_keys_iterator(3))
-        types = [op.type for op in session.graph.get_operations()]
-        assert types.count("SokGroupLookupAhead") == types.count("SokGroupLookupRead") == 1
-        assert types.count("SokGroupLookup") == 0
-        harness.initialize(session)
-        session.run(v1.tables_initializer())
-        session.run(prefetch.prime)
-        assert session.run(table.size()) == 0
-        session.run([update, prefetch.advance])
-        assert session.run(table.size()) == 1  # the batch (0, 0) is trained; (1, 0) is prefetched
+def test_ids_are_merged_and_nothing_is_inserted_ahead(session):
+    prefetch, table, _, _, update = _small_model(_keys_iterator(3))
+    types = [op.type for op in session.graph.get_operations()]
+    assert types.count("SokGroupLookupAhead") == types.count("SokGroupLookupRead") == 1
+    assert types.count("SokGroupLookup") == 0
+    harness.initialize(session)
+    session.run(v1.tables_initializer())
+    session.run(prefetch.prime)
+    assert session.run(table.size()) == 0
+    session.run([update, prefetch.advance])
+    assert session.run(table.size()) == 1  # the batch (0, 0) is trained; (1, 0) is prefetched
 
 
 def test_variables_have_the_names_that_they_have_without():

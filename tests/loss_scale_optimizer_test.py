@@ -11,6 +11,7 @@ from same_length import zip_equal
 from sparse_operation_kit import compat
 
 pytestmark = pytest.mark.cases_on_gpu(1)
+session = harness.session
 
 LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
 train = tf.compat.v1.train
@@ -92,20 +93,19 @@ def _counters(optimizer):
 @pytest.mark.parametrize("name", INNER)
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("where", ["poison", "dense_poison"])
-def test_a_step_that_is_not_finite_changes_nothing(name, bad, where):
-    with harness.graph_and_session() as session:
-        model = _Model(LossScaleOptimizer(INNER[name](0.1), initial_scale=64.0))
-        harness.initialize(session)
-        model.run(session)
-        before = model.state(session)
-        model.run(session, **{where: bad})
-        for got, want in zip_equal(model.state(session), before):
-            np.testing.assert_array_equal(got, want)
-        assert session.run(model.optimizer.loss_scale) == 32.0
-        model.run(session)
-        after = model.state(session)
-        assert after[2] == before[2] + 1
-        assert np.all(after[0] < before[0]) and np.all(after[1] < before[1])
+def test_a_step_that_is_not_finite_changes_nothing(session, name, bad, where):
+    model = _Model(LossScaleOptimizer(INNER[name](0.1), initial_scale=64.0))
+    harness.initialize(session)
+    model.run(session)
+    before = model.state(session)
+    model.run(session, **{where: bad})
+    for got, want in zip_equal(model.state(session), before):
+        np.testing.assert_array_equal(got, want)
+    assert session.run(model.optimizer.loss_scale) == 32.0
+    model.run(session)
+    after = model.state(session)
+    assert after[2] == before[2] + 1
+    assert np.all(after[0] < before[0]) and np.all(after[1] < before[1])
 
 
 def test_skipped_steps_do_not_age_adam(control_flow_v2):
@@ -123,15 +123,14 @@ def test_skipped_steps_do_not_age_adam(control_flow_v2):
         np.testing.assert_array_equal(got, want)
 
 
-def test_scale_grows_after_good_steps_and_halves_after_bad_ones(control_flow_v2):
-    with harness.graph_and_session() as session:
-        model = _Model(LossScaleOptimizer(train.GradientDescentOptimizer(0.1), "dynamic", 16.0, 3))
-        harness.initialize(session)
-        scales = []
-        for poison in (0, 0, 0, 0, 0, np.inf, 0, 0, 0, np.nan, np.nan):
-            model.run(session, poison=poison)
-            scales.append(float(session.run(model.optimizer.loss_scale)))
-        assert scales == [16, 16, 32, 32, 32, 16, 16, 16, 32, 16, 8]
+def test_scale_grows_after_good_steps_and_halves_after_bad_ones(session, control_flow_v2):
+    model = _Model(LossScaleOptimizer(train.GradientDescentOptimizer(0.1), "dynamic", 16.0, 3))
+    harness.initialize(session)
+    scales = []
+    for poison in (0, 0, 0, 0, 0, np.inf, 0, 0, 0, np.nan, np.nan):
+        model.run(session, poison=poison)
+        scales.append(float(session.run(model.optimizer.loss_scale)))
+    assert scales == [16, 16, 32, 32, 32, 16, 16, 16, 32, 16, 8]
 
 
 def test_scale_stays_at_least_one_and_finite():
@@ -151,17 +150,16 @@ def test_scale_stays_at_least_one_and_finite():
         assert session.run(optimizer.loss_scale) == 2.0**127
 
 
-def test_fixed_scale_stays_and_bad_steps_are_skipped():
-    with harness.graph_and_session() as session:
-        optimizer = LossScaleOptimizer(train.AdagradOptimizer(0.1), 128)
-        model = _Model(optimizer)
-        harness.initialize(session)
-        model.run(session, poison=np.inf)
-        np.testing.assert_array_equal(session.run(model.rows), np.ones([2, 2]))
-        model.run(session)
-        assert np.all(session.run(model.rows) < 1.0)
-        assert session.run(optimizer.loss_scale) == 128.0
-        assert optimizer.dynamic is False and optimizer.dynamic_growth_steps is None
+def test_fixed_scale_stays_and_bad_steps_are_skipped(session):
+    optimizer = LossScaleOptimizer(train.AdagradOptimizer(0.1), 128)
+    model = _Model(optimizer)
+    harness.initialize(session)
+    model.run(session, poison=np.inf)
+    np.testing.assert_array_equal(session.run(model.rows), np.ones([2, 2]))
+    model.run(session)
+    assert np.all(session.run(model.rows) < 1.0)
+    assert session.run(optimizer.loss_scale) == 128.0
+    assert optimizer.dynamic is False and optimizer.dynamic_growth_steps is None
 
 
 def test_by_hand_in_float16():
@@ -182,44 +180,38 @@ def test_by_hand_in_float16():
         np.testing.assert_array_equal(session.run(rows), np.full([1, 2], -tiny))
 
 
-def test_unscaled_gradients_keep_their_kinds():
-    with harness.graph_and_session() as session:
-        optimizer = LossScaleOptimizer(train.GradientDescentOptimizer(1.0), 4.0)
-        slices = tf.IndexedSlices(tf.constant([[8.0]]), tf.constant([3]), tf.constant([9, 1]))
-        dense, sparse, missing = optimizer.get_unscaled_gradients(
-            [tf.constant(2.0, tf.float16), slices, None]
-        )
-        assert missing is None and dense.dtype == tf.float16
-        assert session.run([dense, sparse.values, sparse.indices]) == [0.5, [[2.0]], [3]]
+def test_unscaled_gradients_keep_their_kinds(session):
+    optimizer = LossScaleOptimizer(train.GradientDescentOptimizer(1.0), 4.0)
+    slices = tf.IndexedSlices(tf.constant([[8.0]]), tf.constant([3]), tf.constant([9, 1]))
+    dense, sparse, missing = optimizer.get_unscaled_gradients([tf.constant(2.0, tf.float16), slices, None])
+    assert missing is None and dense.dtype == tf.float16
+    assert session.run([dense, sparse.values, sparse.indices]) == [0.5, [[2.0]], [3]]
 
 
-def test_scaled_loss_of_a_function():
-    with harness.graph_and_session() as session:
-        optimizer = LossScaleOptimizer(train.GradientDescentOptimizer(1.0), 4.0)
-        assert session.run(optimizer.get_scaled_loss(lambda: tf.constant(2.5))()) == 10.0
+def test_scaled_loss_of_a_function(session):
+    optimizer = LossScaleOptimizer(train.GradientDescentOptimizer(1.0), 4.0)
+    assert session.run(optimizer.get_scaled_loss(lambda: tf.constant(2.5))()) == 10.0
 
 
-def test_keras_order_of_minimize():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        rows = tf.nn.embedding_lookup(table, [1])
-        step = LossScaleOptimizer(train.GradientDescentOptimizer(0.5)).minimize(tf.reduce_sum(rows), [table])
-        harness.initialize(session)
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
+def test_keras_order_of_minimize(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    rows = tf.nn.embedding_lookup(table, [1])
+    step = LossScaleOptimizer(train.GradientDescentOptimizer(0.5)).minimize(tf.reduce_sum(rows), [table])
+    harness.initialize(session)
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
 
 
-def test_state_is_among_the_variables_and_the_train_op_is_the_outer_one():
-    with harness.graph_and_session():
-        optimizer = LossScaleOptimizer(train.AdamOptimizer(), name="Scaled")
-        model = _Model(optimizer)
-        names = {variable.name for variable in optimizer.variables()}
-        assert {"Scaled/current_loss_scale:0", "Scaled/good_steps:0"} < names
-        assert any("beta1_power" in name for name in names)
-        assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP) == [model.step]
-        assert optimizer.get_slot(model.table, "m") is None
-        assert optimizer.get_slot(model.dense, "m") is not None
-        assert optimizer.get_slot_names() == ["m", "v"]
+def test_state_is_among_the_variables_and_the_train_op_is_the_outer_one(session):
+    optimizer = LossScaleOptimizer(train.AdamOptimizer(), name="Scaled")
+    model = _Model(optimizer)
+    names = {variable.name for variable in optimizer.variables()}
+    assert {"Scaled/current_loss_scale:0", "Scaled/good_steps:0"} < names
+    assert any("beta1_power" in name for name in names)
+    assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP) == [model.step]
+    assert optimizer.get_slot(model.table, "m") is None
+    assert optimizer.get_slot(model.dense, "m") is not None
+    assert optimizer.get_slot_names() == ["m", "v"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +264,6 @@ def test_only_optimizers_are_wrapped():
             LossScaleOptimizer(inner)
 
 
-def test_no_gradient_at_all_is_an_error():
-    with harness.graph_and_session():
-        with pytest.raises(ValueError, match="No gradients provided"):
-            LossScaleOptimizer(train.AdamOptimizer()).apply_gradients([(None, tf.Variable(1.0))])
+def test_no_gradient_at_all_is_an_error(session):
+    with pytest.raises(ValueError, match="No gradients provided"):
+        LossScaleOptimizer(train.AdamOptimizer()).apply_gradients([(None, tf.Variable(1.0))])

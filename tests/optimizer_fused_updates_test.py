@@ -19,6 +19,7 @@ from sparse_operation_kit import compat, native
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(4)
+session = harness.session
 
 train = tf.compat.v1.train
 DIMS = (4, 16, 3)
@@ -153,45 +154,41 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_gradients_that_something_is_done_to_get_ops_of_their_own(change):
-    with harness.graph_and_session() as session:
-        model = Model()
-        gradients = CHANGES[change](tf.gradients(model.loss, model.tables))
-        step = train.GradientDescentOptimizer(0.1).apply_gradients(zip_equal(gradients, model.tables))
-        assert _update_ops() == (0, 3)
-        harness.initialize(session)
-        session.run(step, model.feed(1))
-        assert not np.all(model.contents(session)[0][1] == 1.0)
+def test_gradients_that_something_is_done_to_get_ops_of_their_own(session, change):
+    model = Model()
+    gradients = CHANGES[change](tf.gradients(model.loss, model.tables))
+    step = train.GradientDescentOptimizer(0.1).apply_gradients(zip_equal(gradients, model.tables))
+    assert _update_ops() == (0, 3)
+    harness.initialize(session)
+    session.run(step, model.feed(1))
+    assert not np.all(model.contents(session)[0][1] == 1.0)
 
 
 @pytest.mark.parametrize(
     "gate", [train.Optimizer.GATE_NONE, train.Optimizer.GATE_OP, train.Optimizer.GATE_GRAPH]
 )
-def test_gates_for_no_other_gradients_are_no_obstacle(gate):
-    with harness.graph_and_session():
-        model = Model()
-        train.AdagradOptimizer(0.1).minimize(model.loss, var_list=model.tables, gate_gradients=gate)
-        assert _update_ops() == (1, 0)
+def test_gates_for_no_other_gradients_are_no_obstacle(session, gate):
+    model = Model()
+    train.AdagradOptimizer(0.1).minimize(model.loss, var_list=model.tables, gate_gradients=gate)
+    assert _update_ops() == (1, 0)
 
 
-def test_a_gate_that_waits_for_other_gradients_is_respected():
-    with harness.graph_and_session():
-        model = Model()
-        dense = tf.compat.v1.get_variable("dense", initializer=1.0)
-        train.AdagradOptimizer(0.1).minimize(model.loss * dense, gate_gradients=train.Optimizer.GATE_GRAPH)
-        assert _update_ops() == (0, 3)
+def test_a_gate_that_waits_for_other_gradients_is_respected(session):
+    model = Model()
+    dense = tf.compat.v1.get_variable("dense", initializer=1.0)
+    train.AdagradOptimizer(0.1).minimize(model.loss * dense, gate_gradients=train.Optimizer.GATE_GRAPH)
+    assert _update_ops() == (0, 3)
 
 
-def test_gradients_of_two_groups_are_added_up_first():
-    with harness.graph_and_session() as session:
-        model = Model()
-        again = sok.group_embedding_lookup_sparse(model.tables[:1], model.ids[:1], combiners=["sum"])
-        loss = model.loss + tf.reduce_sum(again[0])
-        step = train.GradientDescentOptimizer(0.1).minimize(loss, var_list=model.tables)
-        assert _update_ops() == (1, 1)
-        harness.initialize(session)
-        session.run(step, model.feed(3))
-        assert all(not np.all(contents[1] == 1.0) for contents in model.contents(session))
+def test_gradients_of_two_groups_are_added_up_first(session):
+    model = Model()
+    again = sok.group_embedding_lookup_sparse(model.tables[:1], model.ids[:1], combiners=["sum"])
+    loss = model.loss + tf.reduce_sum(again[0])
+    step = train.GradientDescentOptimizer(0.1).minimize(loss, var_list=model.tables)
+    assert _update_ops() == (1, 1)
+    harness.initialize(session)
+    session.run(step, model.feed(3))
+    assert all(not np.all(contents[1] == 1.0) for contents in model.contents(session))
 
 
 def test_tables_of_one_group_may_have_optimizers_of_their_own():
@@ -250,24 +247,23 @@ def test_gradients_are_divided_with_one_rounding():
                 np.testing.assert_array_equal(both, [values / np.float32(divisor)] * 2)
 
 
-def test_gradients_can_be_read_beside_the_update():
-    with harness.graph_and_session() as session:
-        model = Model()
-        gradients = tf.gradients(model.loss, model.tables)
-        step = train.GradientDescentOptimizer(0.1).apply_gradients(zip_equal(gradients, model.tables))
-        assert _update_ops() == (1, 0)
-        # The gradient of one table, read by an op that is built after the update.
-        seen = tf.reduce_sum(gradients[1].values)
-        harness.initialize(session)
-        feed = model.feed(1)
-        session.run(model.rows, feed)
-        alone = session.run(seen, feed)
-        ((_, before), *_) = contents = model.contents(session)
-        together, _ = session.run([seen, step], feed)
-        assert together == alone != 0
-        moved = np.sum(contents[1][1] - model.contents(session)[1][1])
-        np.testing.assert_allclose(moved, 0.1 * alone, rtol=1e-4)
-        assert not np.array_equal(before, model.contents(session)[0][1])
+def test_gradients_can_be_read_beside_the_update(session):
+    model = Model()
+    gradients = tf.gradients(model.loss, model.tables)
+    step = train.GradientDescentOptimizer(0.1).apply_gradients(zip_equal(gradients, model.tables))
+    assert _update_ops() == (1, 0)
+    # The gradient of one table, read by an op that is built after the update.
+    seen = tf.reduce_sum(gradients[1].values)
+    harness.initialize(session)
+    feed = model.feed(1)
+    session.run(model.rows, feed)
+    alone = session.run(seen, feed)
+    ((_, before), *_) = contents = model.contents(session)
+    together, _ = session.run([seen, step], feed)
+    assert together == alone != 0
+    moved = np.sum(contents[1][1] - model.contents(session)[1][1])
+    np.testing.assert_allclose(moved, 0.1 * alone, rtol=1e-4)
+    assert not np.array_equal(before, model.contents(session)[0][1])
 
 
 class WeightedModel:
@@ -288,34 +284,32 @@ class WeightedModel:
         self.loss = tf.add_n([tf.reduce_sum(rows) for rows in self.rows])
 
 
-def test_gradients_of_weights_are_taken_before_rows_change():
-    with harness.graph_and_session() as session:
-        weights = tf.compat.v1.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
-        model = WeightedModel(weights)
-        step = train.GradientDescentOptimizer(10.0).minimize(model.loss)
-        assert _update_ops() == (1, 0)
-        harness.initialize(session)
-        session.run(step)
-        np.testing.assert_array_equal(session.run(weights), [1.0 - 20.0, 2.0 - 20.0])
+def test_gradients_of_weights_are_taken_before_rows_change(session):
+    weights = tf.compat.v1.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
+    model = WeightedModel(weights)
+    step = train.GradientDescentOptimizer(10.0).minimize(model.loss)
+    assert _update_ops() == (1, 0)
+    harness.initialize(session)
+    session.run(step)
+    np.testing.assert_array_equal(session.run(weights), [1.0 - 20.0, 2.0 - 20.0])
 
 
-def test_gradients_of_weights_that_are_asked_for_later_are_those_before_the_step():
-    with harness.graph_and_session() as session:
-        weights = tf.compat.v1.placeholder(tf.float32, [2])
-        model = WeightedModel(weights)
-        *gradients, of_weights = tf.gradients(model.loss, [*model.tables, weights])
-        step = train.GradientDescentOptimizer(10.0).apply_gradients(zip_equal(gradients, model.tables))
-        assert _update_ops() == (1, 0)
-        later = of_weights * 3.0
-        harness.initialize(session)
-        feed = {weights: [1.0, 2.0]}
-        # Rows of ones, then rows that have moved by the weights times 10.
-        for _ in range(10):
-            session.run(tf.compat.v1.variables_initializer(model.tables))
-            fetched, derived, _ = session.run([of_weights, later, step], feed)
-            np.testing.assert_array_equal(fetched, [2.0, 2.0])
-            np.testing.assert_array_equal(derived, [6.0, 6.0])
-            np.testing.assert_array_equal(session.run(of_weights, feed), [2 * (1 - 10.0), 2 * (1 - 20.0)])
+def test_gradients_of_weights_that_are_asked_for_later_are_those_before_the_step(session):
+    weights = tf.compat.v1.placeholder(tf.float32, [2])
+    model = WeightedModel(weights)
+    *gradients, of_weights = tf.gradients(model.loss, [*model.tables, weights])
+    step = train.GradientDescentOptimizer(10.0).apply_gradients(zip_equal(gradients, model.tables))
+    assert _update_ops() == (1, 0)
+    later = of_weights * 3.0
+    harness.initialize(session)
+    feed = {weights: [1.0, 2.0]}
+    # Rows of ones, then rows that have moved by the weights times 10.
+    for _ in range(10):
+        session.run(tf.compat.v1.variables_initializer(model.tables))
+        fetched, derived, _ = session.run([of_weights, later, step], feed)
+        np.testing.assert_array_equal(fetched, [2.0, 2.0])
+        np.testing.assert_array_equal(derived, [6.0, 6.0])
+        np.testing.assert_array_equal(session.run(of_weights, feed), [2 * (1 - 10.0), 2 * (1 - 20.0)])
 
 
 @pytest.mark.parametrize("make", [train.AdagradOptimizer, train.AdamOptimizer])
@@ -334,32 +328,31 @@ def test_groups_with_weights_get_the_same_bits(make):
     _assert_same_bits(contents(True), contents(False))
 
 
-def test_rows_that_went_matter_to_gradients_of_weights_alone(is_sharded):
-    with harness.graph_and_session() as session:
-        weights = tf.compat.v1.placeholder(tf.float32, [2])
-        model = WeightedModel(weights)
-        with tf.control_dependencies(model.rows):
-            evicted = model.table.evict(tf.constant([5], tf.int64))
-        with tf.control_dependencies([evicted]):
-            loss = tf.add_n([tf.reduce_sum(tf.identity(rows) * tf.ones([])) for rows in model.rows])
-        *gradients, of_weights = tf.gradients(loss, [*model.tables, weights], [tf.identity(loss)])
-        step = train.GradientDescentOptimizer(1.0).apply_gradients(zip_equal(gradients, model.tables))
-        assert _update_ops() == (1, 0)
-        harness.initialize(session)
-        feed = {weights: [1.0, 2.0]}
-        if compat.VERSION < (2, 0) and not is_sharded:
-            # 1.15 does not tell an op which outputs are used: gradients of weights are always computed.
-            with pytest.raises(tf.errors.FailedPreconditionError, match="row of key 5 was evicted"):
-                session.run(step, feed)
-            return
-        session.run(step, feed)
-        keys, rows = harness.table_contents(session, model.table)
-        assert keys.tolist() == [6] and not np.any(rows == 1.0)
-        if is_sharded:
-            return  # gradients of weights are computed from the rows that were sent
-        with pytest.raises(tf.errors.FailedPreconditionError, match="'table': the row of key 5 was evicted"):
-            session.run([step, of_weights], feed)
-        np.testing.assert_array_equal(harness.table_contents(session, model.table)[1], rows)
+def test_rows_that_went_matter_to_gradients_of_weights_alone(session, is_sharded):
+    weights = tf.compat.v1.placeholder(tf.float32, [2])
+    model = WeightedModel(weights)
+    with tf.control_dependencies(model.rows):
+        evicted = model.table.evict(tf.constant([5], tf.int64))
+    with tf.control_dependencies([evicted]):
+        loss = tf.add_n([tf.reduce_sum(tf.identity(rows) * tf.ones([])) for rows in model.rows])
+    *gradients, of_weights = tf.gradients(loss, [*model.tables, weights], [tf.identity(loss)])
+    step = train.GradientDescentOptimizer(1.0).apply_gradients(zip_equal(gradients, model.tables))
+    assert _update_ops() == (1, 0)
+    harness.initialize(session)
+    feed = {weights: [1.0, 2.0]}
+    if compat.VERSION < (2, 0) and not is_sharded:
+        # 1.15 does not tell an op which outputs are used: gradients of weights are always computed.
+        with pytest.raises(tf.errors.FailedPreconditionError, match="row of key 5 was evicted"):
+            session.run(step, feed)
+        return
+    session.run(step, feed)
+    keys, rows = harness.table_contents(session, model.table)
+    assert keys.tolist() == [6] and not np.any(rows == 1.0)
+    if is_sharded:
+        return  # gradients of weights are computed from the rows that were sent
+    with pytest.raises(tf.errors.FailedPreconditionError, match="'table': the row of key 5 was evicted"):
+        session.run([step, of_weights], feed)
+    np.testing.assert_array_equal(harness.table_contents(session, model.table)[1], rows)
 
 
 @pytest.mark.parametrize("make", [train.AdamOptimizer, *_keras_optimizers()])
