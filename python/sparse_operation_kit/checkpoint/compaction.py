@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Sequence
@@ -36,6 +37,9 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     with lock:
         reader.remove_leftovers(str(prefix))
         write_anew(checkpoint.prefix, prefix)
+        # No save may follow that would remove what could not be removed. It harms nobody if it still cannot.
+        with contextlib.suppress(CheckpointError):
+            reader.remove_leftovers(str(prefix))
 
 
 def write_anew(source: Path, prefix: Path, tables: Sequence[str] = (), *, for_serving: bool = False) -> None:
