@@ -78,8 +78,13 @@ Status PartWriter::Finish() {
 ArrayWriter::ArrayWriter(PartWriter* part, std::string name, const ArrayType& type, int64_t offset)
     : part_(*part), name_(std::move(name)), offset_(offset) {
   array_.type = type;
-  // Not std::make_unique, which would fill it.
-  block_.reset(new char[static_cast<size_t>(std::min(kBlockBytes, array_.bytes()))]);
+  if (part_.spare_.empty()) {
+    // Not std::make_unique, which would fill it.
+    block_.reset(new char[static_cast<size_t>(kBlockBytes)]);
+  } else {
+    block_ = std::move(part_.spare_.back());
+    part_.spare_.pop_back();
+  }
   array_.crc32c.reserve(static_cast<size_t>(BlocksOf(array_.bytes())));
 }
 
@@ -128,7 +133,7 @@ Status ArrayWriter::Finish() {
   if (written_ != array_.bytes()) {
     return Internal("'", name_, "' got ", written_ + held_, " of ", array_.bytes(), " bytes");
   }
-  block_.reset();
+  part_.spare_.push_back(std::move(block_));
   TensorPlace place;
   place.dtype = array_.type.dtype;
   place.shape = array_.type.shape;

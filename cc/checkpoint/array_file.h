@@ -67,6 +67,7 @@ class PartWriter {
   const std::unique_ptr<FileWriter> data_;
   int64_t size_ = 0;  // of the data file
   TensorIndex index_;
+  std::vector<std::unique_ptr<char[]>> spare_;  // blocks of finished arrays, for the next table's
 };
 
 // Writes one array. Not thread-safe.

@@ -199,7 +199,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def _num_keys(self) -> int:
         """The number of keys of a variable without a hash table, over all ranks."""
-        return self.capacity * communicator().size
+        return int(self.capacity or 0) * communicator().size
 
     def _table_shape(self) -> tf.TensorShape:
         """The shape over all ranks."""
