@@ -63,7 +63,8 @@ class TableSnapshotOp : public tf::OpKernel {
     TF_RETURN_IF_ERROR(frequency.Allocate(context, 2, what.parts.frequency ? state.rows : 0));
     TF_RETURN_IF_ERROR(last_step.Allocate(context, 3, what.parts.last_step ? state.rows : 0));
     tf::Tensor* values = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(1, tf::TensorShape({with_values_ ? state.rows : 0, dim_}), &values));
+    TF_RETURN_IF_ERROR(
+        context->allocate_output(1, tf::TensorShape({with_values_ ? state.rows : 0, dim_}), &values));
     float* next_row = values->flat<float>().data();
     return Named(table, table->ReadRows(what, [&](const RowPiece& piece) {
       keys.Append(piece.keys);
