@@ -2,7 +2,8 @@
 
 A copy of the checkout loses the folders of all dialects. What is left must import, and pass each test file
 of `tests/` that neither names a dialect nor imports a helper that does. Documents and the programs of
-`examples/` and `benchmarks/` show the whole library, so their tests are left out.
+`examples/` and `benchmarks/` show the whole library, so their tests are left out, and so is that of the
+programs for GPUs, which need no Python.
 
 Usage: tools/python.sh tools/test_without_dialects.py [TEST_FILE...]
 The last line is `N passed, N failed`. Exit status: 0 if nothing failed.
@@ -25,7 +26,7 @@ from typing import NamedTuple
 
 _DIALECTS = ("deeprec", "dist_model_parallel", "experiment")
 _NAMES_A_DIALECT = re.compile(rf"\b({'|'.join(_DIALECTS)}|distributed_embeddings)\b")
-_OF_WHOLE_LIBRARY = re.compile(r"(documentation|example_.*|benchmark_.*|v1_programs)_test")
+_OF_WHOLE_LIBRARY = re.compile(r"(documentation|example_.*|benchmark_.*|gpu_programs|v1_programs)_test")
 
 
 def main(arguments: list[str]) -> int:
