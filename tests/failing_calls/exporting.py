@@ -83,6 +83,11 @@ class _Writes(Scenario):
     def _check_rows(self, path: Path) -> None:
         raise NotImplementedError
 
+    def _check_table(self, table: int, keys: np.ndarray, rows: np.ndarray) -> None:
+        order = np.argsort(keys)
+        for found, right in zip((keys[order], rows[order]), self._right(table)):
+            np.testing.assert_array_equal(found, right)
+
     def _right(self, table: int) -> tuple[np.ndarray, np.ndarray]:
         state = self.reference().state(3)
         return state[1 + 2 * table], state[2 + 2 * table]
@@ -108,10 +113,7 @@ class ExportsNpy(_Exports):
 
     def _check_rows(self, path: Path) -> None:
         for table, name in enumerate(TABLES):
-            keys, rows = np.load(path / name / "keys.npy"), np.load(path / name / "values.npy")
-            order = np.argsort(keys)
-            for found, right in zip((keys[order], rows[order]), self._right(table)):
-                np.testing.assert_array_equal(found, right)
+            self._check_table(table, np.load(path / name / "keys.npy"), np.load(path / name / "values.npy"))
 
 
 class ExportsParquet(_Exports):
@@ -122,10 +124,8 @@ class ExportsParquet(_Exports):
     def _check_rows(self, path: Path) -> None:
         for table, name in enumerate(TABLES):
             read = pyarrow.parquet.read_table(path / f"{name}.parquet", partitioning=None)
-            keys, rows = np.array(read["key"]), np.array(read["values"].to_pylist(), np.float32)
-            order = np.argsort(keys)
-            for found, right in zip((keys[order], rows[order]), self._right(table)):
-                np.testing.assert_array_equal(found, right)
+            rows = np.array(read["values"].to_pylist(), np.float32)
+            self._check_table(table, np.array(read["key"]), rows)
 
 
 class ExportsSavedModel(_Exports):
