@@ -86,7 +86,7 @@ compilations | xargs -P "$(nproc)" -L 1 "$BASH" -euo pipefail -c 'compile "$@"' 
 objects=()
 while read -r name _; do objects+=("$folder/objects/$name.o"); done < <(compilations)
 # shellcheck disable=SC2086  # lists of words
-clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lpthread -o "$folder/read_checkpoint"
+clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lgtest -lpthread -o "$folder/read_checkpoint"
 make_seeds
 processes=$(($(nproc) > 1 ? 2 : 1))
 seconds_of_each="$(((seconds + processes - 1) / processes))"
