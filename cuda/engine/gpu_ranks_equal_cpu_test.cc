@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "cc/base/executor.h"
 #include "cc/engine/contract/contract_ranks.h"
+#include "cc/engine/contract/sharded_tables.h"
 #include "cc/messages/message.h"
 #include "cuda/base/transfers.h"
 #include "cuda/engine/testing/cpu_twin.h"
@@ -20,152 +20,16 @@ namespace {
 
 constexpr int64_t kTokenWord = 3;
 
-// Tables of one group, and how they are exchanged.
-struct Group {
-  std::vector<TableOptions> tables;
-  std::vector<ExchangeMode> modes;
-
-  void Add(TableOptions options, ExchangeMode mode = ExchangeMode::kRows) {
-    options.name = "table" + std::to_string(tables.size());
-    tables.push_back(std::move(options));
-    modes.push_back(mode);
-  }
-};
-
-TableOptions Options(int64_t dim, const Placement& placement = Placement()) {
-  TableOptions options = ContractOptions("", dim);
-  options.placement = placement;
-  return options;
-}
-
-// All placements, with hashing and without, in both exchanges.
-Group AllPlacements(int ranks) {
-  std::vector<int64_t> boundaries = {0};
-  for (int r = 1; r < ranks; ++r) boundaries.push_back(7 * r);
-  boundaries.push_back(7 * ranks + 30);
-  Group group;
-  group.Add(Options(3), ExchangeMode::kSums);
-  group.Add(Options(4, Placement::OneRank(ranks - 1)));
-  group.Add(Options(8, Placement::AllRanks()));
-  group.Add(Options(1, Placement::Ranges(boundaries)));
-  TableOptions without_hashing = Options(5);
-  without_hashing.use_hashtable = false;
-  without_hashing.capacity = 60;
-  group.Add(without_hashing, ExchangeMode::kSums);
-  group.Add(Options(2, Placement::AllRanks()), ExchangeMode::kSums);
-  return group;
-}
-
-// Tables that count, admit and evict.
-Group AllPolicies() {
-  TableOptions lru = Options(4);
-  lru.capacity = 60;
-  lru.on_full = OnFull::kEvictLru;
-  lru.initializer.rows = 7;
-  TableOptions counter = Options(3);
-  counter.admission.kind = Admission::Kind::kCounter;
-  counter.admission.filter_freq = 3;
-  counter.admission.default_value = 0.25f;
-  counter.admission.before_lookup = true;
-  counter.capacity = 60;
-  counter.on_full = OnFull::kEvictLfu;
-  TableOptions bloom = Options(1);
-  bloom.admission.kind = Admission::Kind::kBloom;
-  bloom.admission.filter_freq = 2;
-  bloom.admission.max_element_size = 50;
-  bloom.admission.counter_bits = 8;
-  Group group;
-  group.Add(lru);
-  group.Add(counter);
-  group.Add(counter, ExchangeMode::kSums);
-  group.Add(bloom);
-  return group;
-}
-
-constexpr int64_t kKeys = 57;
-
-// Ids that many ranks look up, and hostile ones if the table allows them.
-int64_t RandomKey(const TableOptions& options, std::mt19937_64& random) {
-  const auto key = static_cast<int64_t>(random() % (random() % 2 == 0 ? 5 : kKeys));
-  if (!options.use_hashtable) return key;
-  switch (random() % 8) {
-    case 0:
-      return INT64_MIN + key % 3;
-    case 1:
-      return INT64_MAX - key % 3;
-    case 2:
-      return -1 - key;
-    default:
-      return key;
-  }
-}
-
-ContractLookup RandomLookup(const Group& group, size_t t, int64_t bags, std::mt19937_64& random) {
-  ContractLookup lookup;
-  const bool sums = group.modes[t] == ExchangeMode::kSums;
-  lookup.spec.table = static_cast<int>(t);
-  lookup.spec.keeps_bags = sums;
-  lookup.spec.combiner = static_cast<Combiner>(random() % 3);
-  lookup.spec.layout = sums || random() % 3 != 0 ? IdLayout::kSparse : IdLayout::kDense;
-  const bool pooled = lookup.spec.layout == IdLayout::kSparse;
-  lookup.spec.weighted = pooled && !sums && random() % 2 == 0;
-  lookup.shuffle_seed = pooled && random() % 2 == 0 ? 1 + static_cast<uint32_t>(random() % 100) : 0;
-  for (int64_t b = 0; b < bags; ++b) {
-    ReferenceBag bag;
-    const int64_t length = pooled ? static_cast<int64_t>(random() % 5 * (random() % 7)) : 1;
-    for (int64_t i = 0; i < length; ++i) {
-      bag.ids.push_back(RandomKey(group.tables[t], random));
-      bag.weights.push_back(lookup.spec.weighted ? 0.5 + 0.25 * static_cast<double>(random() % 8) : 1.0);
-    }
-    lookup.bags.push_back(bag);
-  }
-  return lookup;
-}
-
-// One lookup in each table, and another in some tables that exchange rows.
-std::vector<ContractBatch> RandomBatches(const Group& group, int ranks, uint32_t seed) {
-  std::vector<ContractBatch> batches;
-  std::mt19937_64 random(seed);
-  for (int r = 0; r < ranks; ++r) {
-    ContractBatch batch;
-    const int64_t bags = seed % 3 == 1 && r == 0 ? 0 : 2 + 3 * r;
-    for (size_t t = 0; t < group.tables.size(); ++t) {
-      batch.push_back(RandomLookup(group, t, bags, random));
-      if (group.modes[t] == ExchangeMode::kRows && random() % 2 == 0) {
-        batch.push_back(RandomLookup(group, t, bags + 1, random));
-      }
-    }
-    batches.push_back(std::move(batch));
-  }
-  return batches;
-}
-
-std::vector<OutputValues> RandomGradients(const Group& group, const std::vector<ContractBatch>& batches,
-                                          uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> value(-1.0f, 1.0f);
-  std::vector<OutputValues> gradients;
-  for (const ContractBatch& batch : batches) {
-    gradients.emplace_back();
-    for (const ContractLookup& lookup : batch) {
-      gradients.back().emplace_back(lookup.bags.size() *
-                                    static_cast<size_t>(group.tables[lookup.spec.table].dim));
-      for (float& g : gradients.back().back()) g = value(random);
-    }
-  }
-  return gradients;
-}
-
 class GpuRanksEqualCpuTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   }
 
-  void Make(const Group& group, int ranks) {
+  void Make(const ShardedTables& group, int ranks) {
     group_ = group;
-    cpu_ = std::make_unique<ContractRanks>(cpu_case_, executor_, ranks, group.tables, group.modes);
-    gpu_ = std::make_unique<ContractRanks>(gpu_case_, executor_, ranks, group.tables, group.modes);
+    cpu_ = std::make_unique<ContractRanks>(cpu_case_, executor_, ranks, group.options, group.modes);
+    gpu_ = std::make_unique<ContractRanks>(gpu_case_, executor_, ranks, group.options, group.modes);
   }
 
   // Words of the exchanges since the last call. Tokens differ: they are numbered over the whole process.
@@ -209,7 +73,7 @@ class GpuRanksEqualCpuTest : public testing::Test {
       ASSERT_EQ(gpu_->status(r).message(), cpu_->status(r).message());
       if (!cpu_->status(r).ok()) continue;
       ASSERT_EQ(gpu_->outputs(r), cpu_->outputs(r)) << "rank " << r;
-      for (size_t t = 0; t < group_.tables.size(); ++t) {
+      for (size_t t = 0; t < group_.options.size(); ++t) {
         ASSERT_EQ(gpu_->served(r).trained_rows(static_cast<int>(t)),
                   cpu_->served(r).trained_rows(static_cast<int>(t)));
       }
@@ -231,7 +95,7 @@ class GpuRanksEqualCpuTest : public testing::Test {
     const EngineContext on_cpu = {executor_, cpu_case_.memory->stream()};
     const EngineContext on_gpu = {executor_, gpu_case_.memory->stream()};
     for (int r = 0; r < cpu_->size(); ++r) {
-      for (size_t t = 0; t < group_.tables.size(); ++t) {
+      for (size_t t = 0; t < group_.options.size(); ++t) {
         SCOPED_TRACE("rank " + std::to_string(r) + ", table " + std::to_string(t));
         ASSERT_EQ(ContentsOf(&gpu_->table(r, t), on_gpu), ContentsOf(&cpu_->table(r, t), on_cpu));
         const LookupCounts& cpu_counts = cpu_->table(r, t).lookup_counts();
@@ -245,7 +109,7 @@ class GpuRanksEqualCpuTest : public testing::Test {
     }
   }
 
-  void TakeSteps(const Group& group, int ranks, uint32_t steps) {
+  void TakeSteps(const ShardedTables& group, int ranks, uint32_t steps) {
     Make(group, ranks);
     for (uint32_t step = 0; step < steps; ++step) {
       SCOPED_TRACE("step " + std::to_string(step));
@@ -262,7 +126,7 @@ class GpuRanksEqualCpuTest : public testing::Test {
   InlineExecutor executor_;
   const EngineCase cpu_case_ = CpuCase();
   const EngineCase gpu_case_ = GpuCase();
-  Group group_;
+  ShardedTables group_;
   std::unique_ptr<ContractRanks> cpu_;
   std::unique_ptr<ContractRanks> gpu_;
 };
@@ -270,19 +134,19 @@ class GpuRanksEqualCpuTest : public testing::Test {
 TEST_F(GpuRanksEqualCpuTest, StepsOfTablesOfAllPlacements) {
   for (const int ranks : {1, 2, 3, 4}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
-    ASSERT_NO_FATAL_FAILURE(TakeSteps(AllPlacements(ranks), ranks, 3));
+    ASSERT_NO_FATAL_FAILURE(TakeSteps(TablesOfAllPlacements(ranks), ranks, 3));
   }
 }
 
 TEST_F(GpuRanksEqualCpuTest, StepsOfTablesOfAllPolicies) {
   for (const int ranks : {1, 3}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
-    ASSERT_NO_FATAL_FAILURE(TakeSteps(AllPolicies(), ranks, 4));
+    ASSERT_NO_FATAL_FAILURE(TakeSteps(TablesOfAllPolicies(), ranks, 4));
   }
 }
 
 TEST_F(GpuRanksEqualCpuTest, SomeRanksOnlyRead) {
-  for (const Group& group : {AllPlacements(3), AllPolicies()}) {
+  for (const ShardedTables& group : {TablesOfAllPlacements(3), TablesOfAllPolicies()}) {
     Make(group, 3);
     for (uint32_t step = 0; step < 3; ++step) {
       const std::vector<bool> only_reads = {step == 1, step == 2, true};
@@ -296,7 +160,7 @@ TEST_F(GpuRanksEqualCpuTest, SomeRanksOnlyRead) {
 }
 
 TEST_F(GpuRanksEqualCpuTest, ErrorsAreTheSameWords) {
-  const Group group = AllPlacements(3);
+  const ShardedTables group = TablesOfAllPlacements(3);
   Make(group, 3);
   const std::vector<ContractBatch> batches = RandomBatches(group, 3, 2);
   ASSERT_NO_FATAL_FAILURE(Forward(batches, true, {OkStatus(), InvalidArgument("odd words"), OkStatus()}));
@@ -317,46 +181,21 @@ TEST_F(GpuRanksEqualCpuTest, ErrorsAreTheSameWords) {
 }
 
 TEST_F(GpuRanksEqualCpuTest, TablesThatDifferAreDescribedAlike) {
-  Group group;
-  group.Add(Options(3));
-  Group other = group;
-  other.tables[0].capacity = 9;
+  ShardedTables group;
+  group.Add(PlacedOptions(3));
+  ShardedTables other = group;
+  other.options[0].capacity = 9;
   Make(group, 2);
-  ContractRanks other_cpu(cpu_case_, executor_, 2, other.tables, other.modes);
-  ContractRanks other_gpu(gpu_case_, executor_, 2, other.tables, other.modes);
+  ContractRanks other_cpu(cpu_case_, executor_, 2, other.options, other.modes);
+  ContractRanks other_gpu(gpu_case_, executor_, 2, other.options, other.modes);
   cpu_->SwapRank(1, &other_cpu);
   gpu_->SwapRank(1, &other_gpu);
   ASSERT_NO_FATAL_FAILURE(Forward(RandomBatches(group, 2, 2), true));
   EXPECT_EQ(gpu_->status(0).code(), StatusCode::kFailedPrecondition);
 }
 
-TEST_F(GpuRanksEqualCpuTest, GradientsOfAnotherStepAreRefused) {
-  Group group;
-  group.Add(Options(3));
-  Make(group, 2);
-  ContractRanks other_cpu(cpu_case_, executor_, 2, group.tables, group.modes);
-  ContractRanks other_gpu(gpu_case_, executor_, 2, group.tables, group.modes);
-  const std::vector<ContractBatch> batches = RandomBatches(group, 2, 2);
-  const std::vector<OutputValues> gradients = RandomGradients(group, batches, 2);
-  struct Engines {
-    ContractRanks& ranks;
-    ContractRanks& other;
-  };
-  for (const Engines& engine : {Engines{*cpu_, other_cpu}, Engines{*gpu_, other_gpu}}) {
-    engine.ranks.Forward(batches);
-    engine.other.Forward(batches);
-    // Rank 1 continues with the step of another session.
-    engine.ranks.SwapRank(1, &engine.other);
-    engine.ranks.Train(gradients, "sgd", {0.5f}, /*fused=*/true);
-  }
-  for (int r = 0; r < 2; ++r) {
-    EXPECT_EQ(gpu_->status(r).code(), StatusCode::kFailedPrecondition);
-    EXPECT_EQ(gpu_->status(r).message(), cpu_->status(r).message());
-  }
-}
-
 TEST_F(GpuRanksEqualCpuTest, GradientsOfWeights) {
-  const Group group = AllPlacements(3);
+  const ShardedTables group = TablesOfAllPlacements(3);
   Make(group, 3);
   const std::vector<ContractBatch> batches = RandomBatches(group, 3, 5);
   ASSERT_NO_FATAL_FAILURE(Forward(batches, true));
@@ -374,7 +213,7 @@ TEST_F(GpuRanksEqualCpuTest, GradientsOfWeights) {
 }
 
 TEST_F(GpuRanksEqualCpuTest, RoundTrips) {
-  Group group = AllPlacements(2);
+  ShardedTables group = TablesOfAllPlacements(2);
   Make(group, 2);
   std::vector<ContractBatch> batches = RandomBatches(group, 2, 2);
   for (ContractBatch& batch : batches) {
@@ -402,8 +241,8 @@ TEST_F(GpuRanksEqualCpuTest, RoundTrips) {
 }
 
 TEST_F(GpuRanksEqualCpuTest, IdsThatAreOutOfOrderCostAnotherRoundTripOnce) {
-  Group group;
-  group.Add(Options(2));
+  ShardedTables group;
+  group.Add(PlacedOptions(2));
   Make(group, 1);
   ContractLookup lookup = SumOf(0, {{1, 2, 3}, {4, 5}, {6}});
   lookup.shuffle_seed = 3;

@@ -1,10 +1,9 @@
-// Which keys get rows, compared with a slow reference.
+// Ids that wait for rows: erased, restored, saved; and the map that holds them.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 #include <random>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -30,76 +29,6 @@ TableOptions BloomOptions(int64_t filter_freq, int bits) {
   options.admission.counter_bits = bits;
   return options;
 }
-
-// DeepRec's rule: the batch's count is added to the stored one, and a key whose sum reaches filter_freq gets
-// a row.
-struct ReferenceAdmission {
-  int64_t filter_freq;
-  std::map<int64_t, int64_t> counts;
-  std::set<int64_t> admitted;
-
-  void Lookup(int64_t id, int64_t count) {
-    counts[id] += count;
-    if (counts[id] >= filter_freq) admitted.insert(id);
-  }
-};
-
-void ExpectEqual(const Table& table, const ReferenceAdmission& expected) {
-  ASSERT_EQ(table.size(), static_cast<int64_t>(expected.admitted.size()));
-  for (const int64_t row : table.Rows()) {
-    ASSERT_EQ(expected.admitted.count(table.key(row)), 1u) << table.key(row);
-    ASSERT_EQ(table.frequency(row), expected.counts.at(table.key(row)));
-  }
-  const WaitingIds* waiting = table.waiting();
-  if (waiting == nullptr) return;
-  ASSERT_EQ(waiting->size(), static_cast<int64_t>(expected.counts.size() - expected.admitted.size()));
-  for (int64_t place = 0; place < waiting->limit(); ++place) {
-    if (waiting->in_use(place)) {
-      ASSERT_EQ(waiting->count(place), expected.counts.at(waiting->id(place)));
-    }
-  }
-}
-
-class TableAdmissionTest : public testing::TestWithParam<TableOptions> {};
-
-TEST_P(TableAdmissionTest, RandomStreamsEqualTheRule) {
-  for (const uint64_t seed : {1, 2, 3}) {
-    auto table = MakeTestTable(GetParam());
-    ReferenceAdmission expected{GetParam().admission.filter_freq, {}, {}};
-    std::mt19937_64 random(seed);
-    std::vector<int64_t> pool = DistinctIds(150, seed);
-    for (const int64_t id : HostileIds()) pool.push_back(id);
-    int64_t distinct = 0;
-    int64_t filtered = 0;
-    for (int round = 0; round < 60; ++round) {
-      std::vector<int64_t> ids;
-      std::vector<int64_t> counts;
-      for (size_t i = 0; i < pool.size(); ++i) {
-        if (random() % (2 + i % 40) != 0) continue;
-        ids.push_back(pool[i]);
-        counts.push_back(1 + static_cast<int64_t>(random() % 3));
-      }
-      const std::vector<int64_t> rows = TrainingLookup(table.get(), ids, counts);
-      distinct += static_cast<int64_t>(ids.size());
-      for (size_t i = 0; i < ids.size(); ++i) {
-        expected.Lookup(ids[i], counts[i]);
-        ASSERT_EQ(rows[i] != Table::kAbsent, expected.admitted.count(ids[i]) == 1) << ids[i];
-        filtered += expected.admitted.count(ids[i]) == 0;
-      }
-      ASSERT_EQ(table->lookup_counts().distinct_ids, distinct);
-      ASSERT_EQ(table->lookup_counts().admitted_ids, static_cast<int64_t>(expected.admitted.size()));
-      ASSERT_EQ(table->lookup_counts().filtered_ids, filtered);
-      ExpectEqual(*table, expected);
-      ASSERT_EQ(table->uses(), round + 1);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Filters, TableAdmissionTest,
-                         testing::Values(CounterOptions(0), CounterOptions(1), CounterOptions(2),
-                                         CounterOptions(7), CounterOptions(1000), BloomOptions(1, 8),
-                                         BloomOptions(5, 8), BloomOptions(5, 16), BloomOptions(9, 32),
-                                         BloomOptions(9, 64)));
 
 TEST(TableAdmissionTest, AnErasedKeyIsCountedFromZeroByACounterButNotByABloomFilter) {
   for (const TableOptions& options : {CounterOptions(3), BloomOptions(3, 16)}) {

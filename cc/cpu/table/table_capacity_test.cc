@@ -163,26 +163,6 @@ INSTANTIATE_TEST_SUITE_P(Policies, TableCapacityTest,
                                   std::to_string(info.param.filter_freq);
                          });
 
-TEST(TableCapacityTest, ALookupWithMoreKeysThanTheCapacityChangesNothing) {
-  for (const OnFull on_full : {OnFull::kEvictLru, OnFull::kEvictLfu}) {
-    auto table = MakeTestTable(EvictingOptions(on_full, 3));
-    TrainingLookup(table.get(), {1, 2, 3}, {1, 1, 1});
-    InlineExecutor executor;
-    const std::vector<int64_t> ids = {1, 7, 8, 9};
-    const std::vector<int64_t> counts = {1, 1, 1, 1};
-    std::vector<int64_t> rows(4);
-    std::vector<int64_t> read_default;
-    const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows), &read_default);
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-    ExpectMentions(status, {"'table'", "at most 3", "needs 4"});
-    EXPECT_EQ(table->Keys(), (std::vector<int64_t>{1, 2, 3}));
-    EXPECT_EQ(table->uses(), 1);
-    // A lookup of as many keys as the capacity replaces all rows.
-    TrainingLookup(table.get(), {7, 8, 9}, {1, 1, 1});
-    EXPECT_EQ(table->row_limit(), 3);
-  }
-}
-
 struct Training {
   std::string optimizer;
   std::vector<float> hyper;

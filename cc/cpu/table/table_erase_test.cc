@@ -33,21 +33,6 @@ TEST(TableEraseTest, AbsentKeysAreSkipped) {
   EXPECT_EQ(FoundRows(*table, {1, -1}), (std::vector<int64_t>{0, Table::kAbsent}));
 }
 
-TEST(TableEraseTest, WithoutHashingNothingCanBeErased) {
-  TableOptions options = TestOptions(2, 4);
-  options.use_hashtable = false;
-  auto table = MakeTestTable(options);
-  InlineExecutor executor;
-  int64_t erased;
-  const std::vector<int64_t> keys = {1};
-  const Status status = table->Erase({executor}, keys, &erased);
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  ExpectMentions(status, {"'table'"});
-  EXPECT_EQ(table->size(), 4);
-  EXPECT_TRUE(table->in_use(3));
-  EXPECT_EQ(table->key(3), 3);
-}
-
 TEST(TableEraseTest, ErasedRowsMakeRoomInABoundedTable) {
   auto table = MakeTestTable(TestOptions(1, 3));
   RowsOf(table.get(), {1, 2, 3});
@@ -157,35 +142,6 @@ TEST(TableEraseTest, ReferencesToRowsThatTheTableNeverHadAreRefused) {
   EXPECT_EQ(WeightsOf(*table, 0), InitialWeights(*table, 1));
 }
 
-TEST(TableEvictForSaveTest, ErasesRowsWithoutARecentUpdate) {
-  TableOptions options = TestOptions(1);
-  options.eviction.kind = Eviction::Kind::kGlobalStep;
-  options.eviction.steps_to_live = 2;
-  auto table = MakeTestTable(options);
-  InlineExecutor executor;
-  const std::vector<float> grads = {1, 1, 1};
-  const std::vector<float> hyper = {0.1f};
-  const auto step = [&](const std::vector<int64_t>& rows) {
-    ASSERT_TRUE(table->ApplyGradients({executor}, "sgd", hyper, rows, grads.data(), true).ok());
-  };
-  RowsOf(table.get(), {10, 11, 12});
-  step({0, 1});
-  step({1});
-  int64_t evicted;
-  ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
-  EXPECT_EQ(evicted, 0) << "2 steps are not more than 2";
-  step({1});
-  EXPECT_EQ(table->last_step(1), 3);
-  ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
-  EXPECT_EQ(evicted, 1);
-  EXPECT_EQ(table->Keys(), (std::vector<int64_t>{10, 11}));
-  // The age of a new row starts at its insertion.
-  RowsOf(table.get(), {13});
-  step({});
-  ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
-  EXPECT_EQ(table->Keys(), (std::vector<int64_t>{11, 13}));
-}
-
 TEST(TableEvictForSaveTest, ErasesRowsWithSmallNorms) {
   TableOptions options = TestOptions(3);
   options.eviction.kind = Eviction::Kind::kL2Weight;
@@ -271,20 +227,6 @@ int64_t EvictAt(Table* table, int64_t global_step) {
 }
 
 int64_t LastStep(const Table& table, int64_t id) { return table.last_step(FoundRows(table, {id})[0]); }
-
-TEST(TableGlobalStepTest, AnUpdateBelongsToTheGlobalStepThatWasSet) {
-  auto table = MakeAgingTable(10);
-  EXPECT_TRUE(table->SetGlobalStep(100).ok());
-  Train(table.get(), {1});
-  EXPECT_EQ(LastStep(*table, 1), 100);
-  EXPECT_EQ(table->steps(), 100);
-  // Two updates may belong to the same step.
-  EXPECT_TRUE(table->SetGlobalStep(100).ok());
-  Train(table.get(), {2});
-  EXPECT_EQ(LastStep(*table, 2), 100);
-  EXPECT_EQ(EvictAt(table.get(), 110), 0);
-  EXPECT_EQ(EvictAt(table.get(), 111), 2);
-}
 
 TEST(TableGlobalStepTest, RowsKeepTheirAgeWhenATableStopsCountingItsOwnSteps) {
   for (const int64_t global_step : {0, 1, 5, 1000}) {

@@ -16,33 +16,12 @@
 namespace sok {
 namespace {
 
-const std::vector<int64_t> kHostileKeys = {
-    0, -1, 1, (int64_t{1} << 32) + 1, INT64_MAX, INT64_MIN, int64_t{1} << 32};
-
 TEST(TableTest, RowNumbersFollowTheOrderOfInsertion) {
   auto table = MakeTestTable(TestOptions(2));
   EXPECT_EQ(RowsOf(table.get(), {50, -7, 3}), (std::vector<int64_t>{0, 1, 2}));
   EXPECT_EQ(RowsOf(table.get(), {3, 99, 50}), (std::vector<int64_t>{2, 3, 0}));
   EXPECT_EQ(table->size(), 4);
   EXPECT_EQ(table->Keys(), (std::vector<int64_t>{50, -7, 3, 99}));
-}
-
-TEST(TableTest, EveryKeyIsLegalAndStartsFromItsInitialRow) {
-  for (int64_t dim : {1, 2, 3, 7, 16, 63, 64, 129, 1025}) {
-    auto table = MakeTestTable(TestOptions(dim));
-    const std::vector<int64_t> rows = RowsOf(table.get(), kHostileKeys);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      EXPECT_EQ(WeightsOf(*table, rows[i]), InitialWeights(*table, kHostileKeys[i])) << kHostileKeys[i];
-    }
-    EXPECT_NE(WeightsOf(*table, rows[0]), WeightsOf(*table, rows[1]));
-  }
-}
-
-TEST(TableTest, FindDoesNotInsert) {
-  auto table = MakeTestTable(TestOptions(2));
-  RowsOf(table.get(), {5});
-  EXPECT_EQ(FoundRows(*table, {5, 6}), (std::vector<int64_t>{0, Table::kAbsent}));
-  EXPECT_EQ(table->size(), 1);
 }
 
 TEST(TableTest, RowsKeepTheirValuesWhileTheTableGrows) {
@@ -56,41 +35,6 @@ TEST(TableTest, RowsKeepTheirValuesWhileTheTableGrows) {
   EXPECT_EQ(table->weights(0), before) << "rows do not move";
   EXPECT_EQ(table->weights(0)[1], 7.0f);
   EXPECT_EQ(FoundRows(*table, {42, 1000, 100999}), (std::vector<int64_t>{0, 1, 100000}));
-}
-
-TEST(TableTest, AFullTableRefusesNewKeysAndStaysUsable) {
-  auto table = MakeTestTable(TestOptions(2, 3));
-  RowsOf(table.get(), {1, 2});
-  const std::vector<float> before = WeightsOf(*table, 0);
-  InlineExecutor executor;
-  std::vector<int64_t> rows(3);
-  const std::vector<int64_t> too_many = {1, 8, 9};
-  const Status status = table->FindOrMake(executor, too_many, Span<int64_t>(rows));
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  ExpectMentions(status, {"'table'", "holds 2", "at most 3", "2 new keys"});
-  EXPECT_EQ(table->size(), 2) << "nothing was inserted";
-  EXPECT_EQ(WeightsOf(*table, 0), before);
-  EXPECT_EQ(RowsOf(table.get(), {9}), (std::vector<int64_t>{2})) << "one row is still free";
-}
-
-TEST(TableTest, WithoutHashingTheRowFollowsFromTheKey) {
-  TableOptions options = TestOptions(2, 5);
-  options.use_hashtable = false;
-  options.ranks = 2;
-  options.rank = 1;
-  auto table = MakeTestTable(options);
-  EXPECT_EQ(table->size(), 5);
-  EXPECT_EQ(FoundRows(*table, {1, 9, 3}), (std::vector<int64_t>{0, 4, 1}));
-  EXPECT_EQ(WeightsOf(*table, 4), InitialWeights(*table, 9));
-  EXPECT_EQ(table->Keys(), (std::vector<int64_t>{1, 3, 5, 7, 9}));
-  InlineExecutor executor;
-  for (int64_t key : {int64_t{10}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
-    std::vector<int64_t> ids = {key};
-    std::vector<int64_t> rows(1);
-    const Status status = table->Find(executor, ids, Span<int64_t>(rows));
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    ExpectMentions(status, {"'table'", std::to_string(key), "[0, 10)"});
-  }
 }
 
 TEST(TableTest, WithoutHashingThePlacementDeterminesTheRowsOfARank) {
@@ -208,15 +152,6 @@ TEST(TableTest, ErrorsNameGivenRowsThatDoNotFit) {
   ExpectMentions(made(not_given), {"'table'", "2 floats as 0 initial rows of 2"});
 }
 
-TEST(TableTest, ErrorsNameBadOptions) {
-  InlineExecutor executor;
-  TableOptions no_dim = TestOptions(0);
-  ExpectMentions(Table::Create(executor, no_dim).status(), {"'table'", "dim"});
-  TableOptions unbounded = TestOptions(1);
-  unbounded.use_hashtable = false;
-  ExpectMentions(Table::Create(executor, unbounded).status(), {"'table'", "capacity"});
-}
-
 TEST(TableTest, ErrorsNameSizesThatCannotBeAddressed) {
   InlineExecutor executor;
   for (const int64_t capacity : {int64_t{1} << 61, int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
@@ -260,17 +195,6 @@ TEST(TableTest, ErrorsNameInitialValuesThatAreNotFinite) {
   EXPECT_TRUE(made(InitializerKind::kUniform, -3e38f, 3e38f).ok());
 }
 
-TEST(TableTest, AssignSetsAndInserts) {
-  auto table = MakeTestTable(TestOptions(2));
-  RowsOf(table.get(), {5});
-  InlineExecutor executor;
-  const std::vector<int64_t> keys = {7, 5};
-  const float values[] = {1, 2, 3, 4};
-  ASSERT_TRUE(table->Assign({executor}, keys, values).ok());
-  EXPECT_EQ(WeightsOf(*table, 0), (std::vector<float>{3, 4}));
-  EXPECT_EQ(WeightsOf(*table, 1), (std::vector<float>{1, 2}));
-}
-
 TEST(TableTest, AssignSkipsTheKeysOfOtherRanks) {
   TableOptions options = TestOptions(1);
   options.ranks = 3;
@@ -282,48 +206,6 @@ TEST(TableTest, AssignSkipsTheKeysOfOtherRanks) {
   ASSERT_TRUE(table->Assign({executor}, keys, values).ok());
   EXPECT_EQ(table->Keys(), (std::vector<int64_t>{2, 5}));
   EXPECT_EQ(WeightsOf(*table, 1), (std::vector<float>{13}));
-}
-
-TEST(TableTrainingTest, GradientsOfOneRowAreSummedFirst) {
-  // Adagrad distinguishes one step with the sum from two steps: (1 + 2)^2 is not 1^2 + 2^2.
-  InlineExecutor executor;
-  const std::vector<float> hyper = {0.1f, 0.1f, 0.0f};
-  auto repeated = MakeTestTable(TestOptions(2));
-  auto summed = MakeTestTable(TestOptions(2));
-  RowsOf(repeated.get(), {1, 2});
-  RowsOf(summed.get(), {1, 2});
-  const float grads[] = {1, 5, 7, 7, 2, 6};
-  const float sums[] = {3, 11, 7, 7};
-  ASSERT_TRUE(
-      repeated->ApplyGradients({executor}, "adagrad", hyper, std::vector<int64_t>{0, 1, 0}, grads, false)
-          .ok());
-  ASSERT_TRUE(
-      summed->ApplyGradients({executor}, "adagrad", hyper, std::vector<int64_t>{0, 1}, sums, true).ok());
-  EXPECT_EQ(WeightsOf(*repeated, 0), WeightsOf(*summed, 0));
-  EXPECT_EQ(WeightsOf(*repeated, 1), WeightsOf(*summed, 1));
-  EXPECT_NE(WeightsOf(*repeated, 0), InitialWeights(*repeated, 1));
-}
-
-TEST(TableTrainingTest, ErrorsLeaveTheTableUnchanged) {
-  InlineExecutor executor;
-  auto table = MakeTestTable(TestOptions(1));
-  RowsOf(table.get(), {1});
-  const float grads[] = {1.0f};
-  const std::vector<float> hyper = {0.5f};
-  const Status no_row = table->ApplyGradients({executor}, "sgd", hyper, std::vector<int64_t>{1}, grads, true);
-  EXPECT_EQ(no_row.code(), StatusCode::kInvalidArgument);
-  ExpectMentions(no_row, {"'table'", "row number 1"});
-  EXPECT_FALSE(table->ApplyGradients({executor}, "sgd", hyper, std::vector<int64_t>{-1}, grads, true).ok());
-  EXPECT_FALSE(table->ApplyGradients({executor}, "sgdd", hyper, std::vector<int64_t>{0}, grads, true).ok());
-  EXPECT_FALSE(table->ApplyGradients({executor}, "sgd", {}, std::vector<int64_t>{0}, grads, true).ok());
-  EXPECT_EQ(table->optimizer_name(), "");
-  EXPECT_EQ(WeightsOf(*table, 0), InitialWeights(*table, 1));
-
-  ASSERT_TRUE(table->ApplyGradients({executor}, "sgd", hyper, std::vector<int64_t>{0}, grads, true).ok());
-  const Status other =
-      table->ApplyGradients({executor}, "adagrad", hyper, std::vector<int64_t>{0}, grads, true);
-  EXPECT_EQ(other.code(), StatusCode::kFailedPrecondition);
-  ExpectMentions(other, {"'table'", "'sgd'", "'adagrad'"});
 }
 
 TEST(TableTrainingTest, RestoredStateContinuesBitForBit) {

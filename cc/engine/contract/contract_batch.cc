@@ -109,7 +109,7 @@ ContractBatch RandomBatch(uint32_t seed, int64_t bags, const std::vector<int64_t
     lookup.spec.positive_weights_only = lookup.spec.weighted && l % 4 == 1;
     // In an op, all lookups in a table have the same key type. The engine accepts any.
     lookup.key_type = l % 5 == 3 ? KeyType::kInt32 : l % 5 == 4 ? KeyType::kUint32 : KeyType::kInt64;
-    if (lookup.spec.layout == IdLayout::kSparse && l % 2 == 0) lookup.shuffle_seed = seed + 1;
+    if (lookup.spec.layout == IdLayout::kSparse && l % 4 != 3) lookup.shuffle_seed = seed + 1;
     // Some lookups have one id in every bag, which engines may treat specially.
     const bool one_each = !lookup.spec.pooled() || l == 6;
     for (int64_t b = 0; b < bags; ++b) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -40,13 +41,18 @@ ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor,
   }
 }
 
-ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor, const ContractGroup& same_tables)
+ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor, const ContractGroup& same_tables,
+                             bool reverse)
     : engine_(engine),
       executor_(executor),
       tables_(same_tables.tables_),
       pointers_(same_tables.pointers_),
       plan_(engine.engine->NewPlan()),
-      scratch_(engine.engine->NewScratch()) {}
+      scratch_(engine.engine->NewScratch()) {
+  if (!reverse) return;
+  std::reverse(tables_.begin(), tables_.end());
+  std::reverse(pointers_.begin(), pointers_.end());
+}
 
 int64_t ContractGroup::dim(const ContractLookup& lookup) const {
   return pointers_[lookup.spec.table]->options().dim;

@@ -27,8 +27,10 @@ using ValuesByKey = std::map<int64_t, std::vector<float>>;
 class ContractGroup {
  public:
   ContractGroup(const EngineCase& engine, Executor& executor, const std::vector<TableOptions>& options);
-  // A group of the same tables, with a plan and scratch of its own, as of another session.
-  ContractGroup(const EngineCase& engine, Executor& executor, const ContractGroup& same_tables);
+  // A group of the same tables, in the same or the reverse order, with a plan and scratch of its own, as of
+  // another session.
+  ContractGroup(const EngineCase& engine, Executor& executor, const ContractGroup& same_tables,
+                bool reverse = false);
 
   EngineTable& table(size_t t) { return *tables_[t]; }
   const std::vector<EngineTable*>& tables() const { return pointers_; }

@@ -79,7 +79,7 @@ void ContractRanks::Forward(const std::vector<ContractBatch>& batches, bool trai
     ASSERT_TRUE(rank.status.ok()) << rank.status.message();
   }
   Exchange();
-  for (Rank& rank : ranks_) Combine(rank);
+  for (int r = 0; r < size(); ++r) Combine(r);
 }
 
 Status ContractRanks::Serve(int r, const std::vector<std::vector<int64_t>>& requests) {
@@ -101,7 +101,8 @@ Status ContractRanks::Serve(int r, const std::vector<std::vector<int64_t>>& requ
   return header.status;
 }
 
-void ContractRanks::Combine(Rank& rank) {
+void ContractRanks::Combine(int r) {
+  Rank& rank = ranks_[r];
   std::vector<EngineArray<float>> arrays;
   std::vector<OutputRows> rows;
   for (const ContractLookup& lookup : rank.batch) {
@@ -126,13 +127,13 @@ std::vector<GradientRows> ContractRanks::Upload(const Rank& rank, const OutputVa
 }
 
 void ContractRanks::Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
-                          const std::vector<float>& hyper, bool fused, GradientFormat format) {
+                          const std::vector<float>& hyper, bool fused, GradientFormat format, float divisor) {
   for (int r = 0; r < size(); ++r) {
     ranks_[r].status = Reduce(r, gradients[r], format);
     ASSERT_TRUE(ranks_[r].status.ok()) << ranks_[r].status.message();
   }
   Exchange();
-  for (Rank& rank : ranks_) rank.status = TrainOn(rank, optimizer, hyper, fused);
+  for (int r = 0; r < size(); ++r) ranks_[r].status = TrainOn(r, optimizer, hyper, fused, divisor);
 }
 
 Status ContractRanks::Reduce(int r, const OutputValues& gradients, GradientFormat format) {
@@ -142,14 +143,15 @@ Status ContractRanks::Reduce(int r, const OutputValues& gradients, GradientForma
                                 AllocationOf(rank));
 }
 
-Status ContractRanks::TrainOn(Rank& rank, const std::string& optimizer, const std::vector<float>& hyper,
-                              bool fused) {
+Status ContractRanks::TrainOn(int r, const std::string& optimizer, const std::vector<float>& hyper,
+                              bool fused, float divisor) {
+  Rank& rank = ranks_[r];
   if (fused) {
     std::vector<EngineStep> steps;
     for (size_t t = rank.pointers.size(); t-- > 0;) {
       steps.push_back({static_cast<int>(t), rank.pointers[t], Span<const float>(hyper)});
     }
-    return engine_.engine->SumAndTrain(context(), *rank.served, rank.inbox, 1.0f, optimizer, steps,
+    return engine_.engine->SumAndTrain(context(), *rank.served, rank.inbox, divisor, optimizer, steps,
                                        rank.scratch.get());
   }
   std::vector<EngineArray<int64_t>> references;
@@ -166,6 +168,8 @@ Status ContractRanks::TrainOn(Rank& rank, const std::string& optimizer, const st
   SOK_RETURN_IF_ERROR(
       engine_.engine->Sum(context(), *rank.served, rank.inbox, grads_out, rank.scratch.get()));
   for (size_t t = 0; t < rank.pointers.size(); ++t) {
+    SOK_RETURN_IF_ERROR(
+        engine_.engine->Divide(context(), grads_out[t], sums[t].size(), divisor, grads_out[t]));
     SOK_RETURN_IF_ERROR(rank.pointers[t]->ApplyGradients(context(), optimizer, hyper, references[t].view(),
                                                          sums[t].data(), /*distinct=*/true));
   }

@@ -22,6 +22,7 @@ class ContractRanks {
                 const std::vector<TableOptions>& options, std::vector<ExchangeMode> modes);
 
   int size() const { return static_cast<int>(ranks_.size()); }
+  EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
   EngineTable& table(int rank, size_t t) { return *ranks_[rank].tables[t]; }
   // The result of the last pass on a rank.
   const Status& status(int rank) const { return ranks_[rank].status; }
@@ -31,9 +32,17 @@ class ContractRanks {
   // whose only_reads[r], if any, is true do not train.
   void Forward(const std::vector<ContractBatch>& batches, bool training = true,
                const std::vector<Status>& errors = {}, const std::vector<bool>& only_reads = {});
-  // The backward pass of all ranks, and a step of every table: fused, or from sums in memory.
+  // The backward pass of all ranks, and a step of every table with the sums divided by `divisor`: fused, or
+  // from sums in memory.
   void Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
-             const std::vector<float>& hyper, bool fused, GradientFormat format = GradientFormat::kFloat32);
+             const std::vector<float>& hyper, bool fused, GradientFormat format = GradientFormat::kFloat32,
+             float divisor = 1.0f);
+  // The last calls of the two passes on one rank, from the messages that it received.
+  void Combine(int rank);
+  Status TrainOn(int rank, const std::string& optimizer, const std::vector<float>& hyper, bool fused,
+                 float divisor = 1.0f);
+  // Takes the last message away that a rank received.
+  void LoseMessage(int rank) { ranks_[rank].inbox.pop_back(); }
   // Serve on one rank, for requests that a test wrote: requests[r] has the words of rank r's message. Returns
   // the error of the answer to the rank itself. served(rank) is the result.
   Status Serve(int rank, const std::vector<std::vector<int64_t>>& requests);
@@ -75,14 +84,11 @@ class ContractRanks {
     int64_t* operator()(Span<const int64_t> sizes) const;
   };
 
-  EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
   Allocation AllocationOf(Rank& rank) { return {engine_.memory.get(), &rank}; }
   // Delivers all messages of one exchange.
   void Exchange();
-  void Combine(Rank& rank);
   std::vector<GradientRows> Upload(const Rank& rank, const OutputValues& gradients,
                                    std::vector<EngineArray<float>>* arrays);
-  Status TrainOn(Rank& rank, const std::string& optimizer, const std::vector<float>& hyper, bool fused);
 
   const EngineCase& engine_;
   Executor& executor_;

@@ -1,6 +1,7 @@
 // Lookups of whole groups on one rank: outputs, inserted rows, and refused inputs.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 #include <string>
@@ -82,7 +83,7 @@ void ExpectOutputs(ContractGroup& group, const ContractBatch& batch) {
 TEST_P(LookupContract, OutputsEqualTheReferenceWithAndWithoutTraining) {
   for (const int64_t bags : NumbersOfBags(GetParam())) {
     for (const bool training : {true, false}) {
-      ThreadPool executor(2);
+      ThreadPool executor(2, /*min_block_ns=*/0);
       ContractGroup group(GetParam(), executor, ManyTables());
       const ContractBatch batch = RandomBatch(static_cast<uint32_t>(bags) + 1, bags, kDims);
       const Status status = group.Lookup(batch, training);
@@ -97,7 +98,7 @@ TEST_P(LookupContract, SameBitsOnAnyNumberOfThreads) {
   OutputValues first;
   for (const int threads : GetParam().threads) {
     for (const bool training : {false, true}) {
-      ThreadPool executor(threads);
+      ThreadPool executor(threads, /*min_block_ns=*/0);
       ContractGroup group(GetParam(), executor, ManyTables());
       ASSERT_TRUE(group.Lookup(batch, training).ok());
       if (first.empty()) first = group.outputs();
@@ -142,10 +143,28 @@ TEST_P(LookupContract, AFullTableRefusesTheWholeLookup) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, {ContractOptions("bounded", 2, /*capacity=*/3)});
   ASSERT_TRUE(group.Lookup({SumOf(0, {{1, 2}})}).ok());
-  ExpectNames(group.Lookup({SumOf(0, {{3, 4}})}), StatusCode::kResourceExhausted, {"'bounded'", "3"});
+  ExpectNames(group.Lookup({SumOf(0, {{3, 4}})}), StatusCode::kResourceExhausted,
+              {"'bounded'", "holds 2", "at most 3", "2 new keys"});
   EXPECT_EQ(group.table(0).Describe().rows, 2) << "after an error nothing was inserted";
   ASSERT_TRUE(group.Lookup({SumOf(0, {{2, 3, 1}})}).ok());
   EXPECT_EQ(group.table(0).Describe().rows, 3);
+}
+
+TEST_P(LookupContract, GroupsThatShareTablesInOppositeOrdersDoNotDeadlock) {
+  InlineExecutor executor;
+  ContractGroup forward(GetParam(), executor, {ContractOptions("one", 2), ContractOptions("two", 2)});
+  ContractGroup backward(GetParam(), executor, forward, /*reverse=*/true);
+  const int rounds = GetParam().is_slow ? 5 : 300;
+  ThreadPool sides(2);
+  sides.ParallelFor(2, 1 << 30, [&](int64_t begin, int64_t end) {
+    for (int64_t side = begin; side < end; ++side) {
+      ContractGroup& group = side == 0 ? forward : backward;
+      for (int round = 0; round < rounds; ++round) {
+        EXPECT_TRUE(group.Lookup({SumOf(0, {{round}}), SumOf(1, {{round}})}).ok());
+      }
+    }
+  });
+  for (size_t t = 0; t < 2; ++t) EXPECT_EQ(forward.table(t).Describe().rows, rounds);
 }
 
 TEST_P(StaticContract, TheKeyIsTheRow) {
@@ -277,6 +296,66 @@ TEST_P(PrefetchContract, ReadSeesTheRowsAtTheTimeOfRead) {
   ASSERT_TRUE(group.Assign(0, {5, 6}, {1.0f, 2.0f, 3.0f, 4.0f}).ok());
   ASSERT_TRUE(group.Read().ok());
   EXPECT_EQ(group.outputs()[0], (std::vector<float>{1.0f, 2.0f, 3.0f, 4.0f}));
+}
+
+// What happens to a table between Merge and Read is as if it had happened before both.
+void ExpectReadAfter(const EngineCase& engine, const TableOptions& options,
+                     const std::function<void(ContractGroup&)>& before,
+                     const std::function<void(ContractGroup&)>& between) {
+  const ContractBatch batch = {SumOf(0, {{1, 2}, {2, 3}, {9, 1}})};
+  InlineExecutor executor;
+  ContractGroup whole(engine, executor, {options});
+  ContractGroup parts(engine, executor, {options});
+  ContractGroup beside_whole(engine, executor, whole);
+  ContractGroup beside_parts(engine, executor, parts);
+  before(beside_whole);
+  between(beside_whole);
+  const Status status = whole.Lookup(batch);
+  before(beside_parts);
+  ASSERT_TRUE(parts.Merge(batch).ok());
+  between(beside_parts);
+  const Status read = parts.Read();
+  ASSERT_EQ(read.code(), status.code()) << read.message();
+  EXPECT_EQ(read.message(), status.message());
+  if (status.ok()) {
+    EXPECT_EQ(parts.outputs(), whole.outputs());
+  }
+  const std::vector<int64_t> keys = {1, 2, 3, 9, 4, 20, 21, 22};
+  EXPECT_EQ(parts.Rows(0, keys), whole.Rows(0, keys));
+  EXPECT_EQ(parts.table(0).Describe().rows, whole.table(0).Describe().rows);
+}
+
+// A training lookup of `ids` and a step.
+std::function<void(ContractGroup&)> StepOf(std::vector<int64_t> ids, const std::string& optimizer,
+                                           std::vector<float> hyper) {
+  return [=](ContractGroup& group) {
+    ASSERT_TRUE(group.Lookup({SumOf(0, {ids})}).ok());
+    ASSERT_TRUE(group.BackwardAndApply({{0.25f, -0.5f, 1.0f}}, optimizer, hyper).ok());
+  };
+}
+
+TEST_P(PrefetchContract, ReadSeesWhatHappenedSinceMerge) {
+  const std::vector<float> sgd = {0.5f};
+  const std::vector<float> adam = {0.1f, 0.9f, 0.999f, 1e-7f};
+  const TableOptions plain = ContractOptions("table", 3);
+  ExpectReadAfter(GetParam(), plain, StepOf({2, 3, 4}, "sgd", sgd), StepOf({2, 3, 4}, "sgd", sgd));
+  // Read brings rows up to date with the steps that they missed.
+  ExpectReadAfter(GetParam(), plain, StepOf({2}, "adam", adam), StepOf({4}, "adam", adam));
+  // Rows that were evicted are inserted again.
+  for (const OnFull on_full : {OnFull::kEvictLru, OnFull::kEvictLfu}) {
+    TableOptions full = ContractOptions("full", 3, /*capacity=*/4);
+    full.on_full = on_full;
+    ExpectReadAfter(GetParam(), full, StepOf({1, 2, 3, 9}, "sgd", sgd), StepOf({20, 21, 22}, "sgd", sgd));
+  }
+  // Ids that were admitted have rows.
+  TableOptions counter = plain;
+  counter.admission.kind = Admission::Kind::kCounter;
+  counter.admission.filter_freq = 3;
+  counter.admission.default_value = 0.5f;
+  ExpectReadAfter(GetParam(), counter, StepOf({3}, "sgd", sgd), StepOf({3, 3}, "sgd", sgd));
+  // A lookup that does not fit is an error of Read.
+  ExpectReadAfter(GetParam(), ContractOptions("small", 3, /*capacity=*/3), StepOf({1}, "sgd", sgd),
+                  StepOf({4}, "sgd", sgd));
 }
 
 }  // namespace

@@ -299,7 +299,7 @@ TEST_P(CapacityContract, AFullTableEvictsTheLeastUsedRows) {
         for (size_t i = 0; i < ids.size(); ++i) counts.push_back(1 + static_cast<int64_t>(random() % 4));
         const Status status = table.Train(ids, counts);
         ASSERT_EQ(status.ok(), rule.Train(ids, counts)) << status.message();
-        if (!status.ok()) ExpectNames(status, StatusCode::kResourceExhausted, {"'full'"});
+        if (!status.ok()) ExpectNames(status, StatusCode::kResourceExhausted, {"'full'", "at most", "needs"});
         ASSERT_EQ(table.table().Describe().rows, static_cast<int64_t>(rule.rows.size()));
         for (const auto& [key, value] : table.Read(pool)) {
           const auto row = rule.rows.find(key);
@@ -323,6 +323,10 @@ TEST_P(SaveEvictionContract, EvictsRowsWithoutARecentUpdate) {
   EXPECT_EQ(table.EvictForSave({1, 2, 3, 4}), (std::set<int64_t>{2, 3, 4}));
   ASSERT_TRUE(table.Train({5}, {1}).ok());
   EXPECT_EQ(table.EvictForSave({1, 2, 3, 4, 5}), (std::set<int64_t>{2, 4, 5}));
+  // The age of a row begins when it is inserted.
+  ASSERT_TRUE(table.group().Assign(0, {6}, {1.0f}).ok());
+  ASSERT_TRUE(table.Train({5}, {1}).ok());
+  EXPECT_EQ(table.EvictForSave({2, 4, 5, 6}), (std::set<int64_t>{2, 5, 6}));
 }
 
 TEST_P(SaveEvictionContract, TheProgramsGlobalStepIsTheClock) {

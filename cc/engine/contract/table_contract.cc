@@ -44,7 +44,7 @@ TEST_P(TableContract, ANewTableIsEmptyAndBelongsToItsEngine) {
 
 TEST_P(TableContract, UnseenKeysReadAsTheirInitialRows) {
   InlineExecutor executor;
-  for (const int64_t dim : {1, 2, 16, 17, 100}) {
+  for (const int64_t dim : {1, 2, 16, 17, 100, 1025}) {
     const TableOptions options = ContractOptions("table", dim);
     ContractGroup group(GetParam(), executor, {options});
     std::vector<int64_t> keys = HostileIds();

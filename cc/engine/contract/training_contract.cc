@@ -43,7 +43,7 @@ TEST_P(GradientContract, SumsEqualTheReferenceWithTheSameBitsOnAnyNumberOfThread
     const ContractBatch batch = RandomBatch(static_cast<uint32_t>(bags) + 7, bags, kDims);
     std::vector<ValuesByKey> first;
     for (const int threads : GetParam().threads) {
-      ThreadPool executor(threads);
+      ThreadPool executor(threads, /*min_block_ns=*/0);
       ContractGroup group(GetParam(), executor, ManyTables());
       TrainingReference reference(ManyTables());
       const OutputValues gradients = group.RandomGradients(batch, 9);
@@ -157,7 +157,7 @@ TEST_P(FusedContract, FusedAndSeparateStepsGiveTheSameBitsOnAnyNumberOfThreads) 
     std::vector<ValuesByKey> first;
     for (const int threads : GetParam().threads) {
       for (const bool fused : {false, true}) {
-        ThreadPool executor(threads);
+        ThreadPool executor(threads, /*min_block_ns=*/0);
         ContractGroup group(GetParam(), executor, ManyTables());
         std::set<int64_t> keys;
         for (uint32_t i = 0; i < (GetParam().is_slow ? 2 : 3); ++i) {
@@ -277,6 +277,8 @@ TEST_P(FusedContract, ABadStepOfOneTableChangesNoTable) {
   ContractGroup group(GetParam(), executor, {ContractOptions("good", 1), ContractOptions("bad", 1)});
   ASSERT_TRUE(group.Lookup({SumOf(0, {{5}}), SumOf(1, {{6}})}).ok());
   const ValuesByKey before = group.Rows(0, {5});
+  ExpectNames(group.Train({{1.0f}, {1.0f}}, "sgd", {std::nanf("")}), StatusCode::kInvalidArgument, {"nan"});
+  EXPECT_EQ(group.Rows(0, {5}), before);
   // The table "bad" already has another optimizer.
   const auto none = EngineArray<int64_t>::Unwritten(group.memory(), 0);
   const auto no_grads = EngineArray<float>::Unwritten(group.memory(), 0);
@@ -290,6 +292,61 @@ TEST_P(FusedContract, ABadStepOfOneTableChangesNoTable) {
               {"'bad'", other});
   EXPECT_EQ(group.Rows(0, {5}), before);
   EXPECT_EQ(group.table(0).Describe().steps, 0);
+}
+
+// Rows of more floats than sums are kept in a block for, and an id with nearly all occurrences.
+TEST_P(FusedContract, LongRowsAndAFrequentIdGetTheSameBits) {
+  for (const int64_t dim : {17, 64, 4096, 4097}) {
+    const size_t num_bags = GetParam().is_slow ? 5 : 60;
+    std::vector<std::vector<int64_t>> bags(num_bags, std::vector<int64_t>(GetParam().is_slow ? 40 : 200, 7));
+    for (size_t b = 0; b < num_bags; ++b) bags[b].push_back(static_cast<int64_t>(b % 20));
+    const ContractBatch batch = {SumOf(0, bags)};
+    std::vector<ValuesByKey> first;
+    for (const int threads : GetParam().threads) {
+      for (const bool fused : {false, true}) {
+        ThreadPool executor(threads, /*min_block_ns=*/0);
+        ContractGroup group(GetParam(), executor, {ContractOptions("long", dim)});
+        const OutputValues gradients = group.RandomGradients(batch, 5);
+        ASSERT_TRUE(group.Lookup(batch).ok());
+        const std::vector<float> hyper = SampleHyper("adagrad", 0);
+        ASSERT_TRUE((fused ? group.Train(gradients, "adagrad", hyper)
+                           : group.BackwardAndApply(gradients, "adagrad", hyper))
+                        .ok());
+        const std::vector<ValuesByKey> rows = {group.Rows(0, {0, 1, 2, 3, 4, 7, 19})};
+        if (first.empty()) first = rows;
+        EXPECT_EQ(rows, first) << "dim " << dim << ", " << threads << " threads, fused: " << fused;
+      }
+    }
+  }
+}
+
+TEST_P(FusedContract, RowsErasedSinceTheLookupAreNotTrained) {
+  InlineExecutor executor;
+  const TableOptions options = ContractOptions("table", 1);
+  ContractGroup group(GetParam(), executor, {options});
+  ASSERT_TRUE(group.Lookup({SumOf(0, {{1}, {2}})}).ok());
+  int64_t erased = 0;
+  ASSERT_TRUE(group.Erase(0, {1}, &erased).ok());
+  // Key 3 may have the row of key 1, and must not get its gradient.
+  ASSERT_TRUE(group.Assign(0, {3}, {10.0f}).ok());
+  ASSERT_TRUE(group.Train({{1.0f, 1.0f}}, "sgd", {1.0f}).ok());
+  ValuesByKey rows = group.Rows(0, {1, 2, 3});
+  EXPECT_EQ(rows[1], ReferenceInitialRow(options, 1));
+  EXPECT_EQ(rows[2][0], ReferenceInitialRow(options, 2)[0] - 1.0f);
+  EXPECT_EQ(rows[3][0], 10.0f);
+}
+
+TEST_P(WeightsContract, AnErasedRowHasNone) {
+  InlineExecutor executor;
+  ContractGroup group(GetParam(), executor, {ContractOptions("table", 2)});
+  ContractLookup weighted = SumOf(0, {{5, 6}});
+  weighted.spec.weighted = true;
+  ASSERT_TRUE(group.Lookup({weighted}).ok());
+  int64_t erased = 0;
+  ASSERT_TRUE(group.Erase(0, {6}, &erased).ok());
+  OutputValues of_weights;
+  ExpectNames(group.WeightGradients({{1.0f, 10.0f}}, &of_weights), StatusCode::kFailedPrecondition,
+              {"'table'", "key 6"});
 }
 
 }  // namespace

@@ -121,18 +121,6 @@ inline std::vector<ReferenceBag> RandomBags(std::mt19937* random, int bags, int 
   return result;
 }
 
-inline Group RandomGroup(uint32_t seed, int batch) {
-  std::mt19937 random(seed);
-  Group group;
-  for (int64_t dim : {16, 3, 1, 65}) group.AddTable(dim);
-  const Combiner combiners[] = {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN};
-  for (int l = 0; l < 9; ++l) {
-    const bool weighted = l % 2 == 1;
-    group.AddLookup(l % 4, RandomBags(&random, batch, 1 + l, weighted), combiners[l % 3], weighted);
-  }
-  return group;
-}
-
 }  // namespace sok
 
 #endif  // SOK_CC_CPU_GROUP_TESTING_RANDOM_GROUP_H_
