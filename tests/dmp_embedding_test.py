@@ -127,29 +127,6 @@ def test_gradients_are_slices_equal_to_keras(combiner):
         np.testing.assert_allclose(tf.convert_to_tensor(gradient), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_it_trains_in_a_session():
-    """Adagrad, which is not linear in the gradients, as on a variable with TensorFlow's lookups."""
-    bags = draw_bags(np.random.default_rng(5), 16)
-    results = []
-    for own in (True, False):
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            ids = tf.compat.v1.ragged.placeholder(tf.int64, 1)
-            if own:
-                layer = dmp.Embedding(ROWS, COLUMNS, keras.initializers.Constant(table()), combiner="mean")
-                output, variable = layer(ids), layer.weights[0]
-            else:
-                variable = tf.compat.v1.get_variable("table", initializer=table(), use_resource=True)
-                output = tf.nn.safe_embedding_lookup_sparse([variable], ids.to_sparse(), combiner="mean")
-            loss = tf.reduce_sum(tf.math.sigmoid(output * 3))
-            train = tf.compat.v1.train.AdagradOptimizer(0.1).minimize(loss)
-            session.run(tf.compat.v1.global_variables_initializer())
-            feed = {ids: tf.compat.v1.ragged.constant_value(bags, dtype=np.int64)}
-            losses = [session.run([loss, train], feed)[0] for _ in range(5)]
-            results.append((losses, session.run(variable)))
-    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-6)
-    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-5, atol=1e-6)
-
-
 def test_it_runs_in_a_function_of_any_batch():
     layer = layer_of("sum")
     layer(tf.constant([[1]]))

@@ -53,26 +53,6 @@ def test_a_combiner_takes_the_last_dimension(shape, combiner):
     np.testing.assert_allclose(output, expected, rtol=1e-6)
 
 
-def test_inputs_of_all_kinds_in_one_call():
-    sizes = [(10, 4, "sum"), (8, 4, "sum"), (6, 4, None), (5, 2, "mean")]
-    layer, weights = layer_with_weights(*sizes, input_table_map=[3, 0, 2, 1, 0, 2])
-    bags = [[1, 1, 4], [], [2]]
-    ragged = tf.ragged.constant(bags, dtype=tf.int64)
-    outputs = layer([ragged, ragged.to_sparse(), ragged, [[7], [0], [7]], ragged, [[5, 5], [0, 1], [2, 2]]])
-
-    def pooled(table, combine):
-        return [combine(table[bag], axis=0) if bag else np.zeros(table.shape[1]) for bag in bags]
-
-    np.testing.assert_allclose(outputs[0], pooled(weights[3], np.mean), rtol=1e-6)
-    for output in (outputs[1], outputs[4]):
-        np.testing.assert_allclose(output, pooled(weights[0], np.sum), rtol=1e-6)
-    assert isinstance(outputs[2], tf.RaggedTensor)
-    for row, bag in zip_equal(outputs[2], bags):
-        np.testing.assert_array_equal(row, weights[2][bag].reshape(-1, 4))
-    np.testing.assert_array_equal(outputs[3], weights[1][[7, 0, 7]])
-    np.testing.assert_array_equal(outputs[5], weights[2][np.array([[5, 5], [0, 1], [2, 2]])])
-
-
 def test_unsorted_sparse_ids():
     layer, (weights,) = layer_with_weights((10, 3, "sum"))
     ids = tf.SparseTensor([[2, 0], [0, 1], [0, 0], [2, 1]], np.array([4, 5, 6, 7], np.int64), [3, 2])

@@ -220,26 +220,6 @@ def test_the_threshold_is_just_below_the_largest_piece(tables, ranks, slices):
     assert list(slice_counts(tables, range(len(tables)), ranks, None).values()) == slices
 
 
-def test_widths_that_ranks_do_not_divide():
-    placement = place([Table(10, 7)], 3, Options(column_slice_threshold=1))
-    assert [piece.columns for piece in placement.pieces] == [(0, 3), (3, 5), (5, 7)]
-
-
-def test_slices_that_meet_on_a_rank_are_one_piece():
-    # Four slices of the one and one of the other over three ranks: ranks 0 and 1 have two.
-    placement = place([Table(100, 8), Table(100, 2)], 3, Options(column_slice_threshold=200))
-    assert widths(placement, 0) == {0: 3, 1: 3, 2: 2}
-    assert widths(placement, 1) == {0: 2}
-    two = place([Table(100, 8), Table(1, 1)] * 2, 2, Options("memory_balanced", column_slice_threshold=400))
-    assert all(len(widths(two, table)) in (1, 2) for table in range(4))
-
-
-def test_tables_of_one_width_and_combiner_are_one_variable():
-    tables = [Table(5, 4, "sum"), Table(6, 4, "mean"), Table(7, 4, "sum"), Table(8, 2, "sum")]
-    found = [(piece.table, piece.group, piece.offset) for piece in place(tables, 1).pieces]
-    assert found == [(0, 0, 0), (2, 0, 5), (1, 1, 0), (3, 2, 0)]
-
-
 @pytest.mark.parametrize(
     ("ranks", "options", "message"),
     [
