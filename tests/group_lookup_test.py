@@ -133,14 +133,6 @@ def test_one_lookup(session, layout, combiner, weighted):
     model.compare()
 
 
-def test_tables_of_several_dims_and_layouts(session):
-    model = Model(session)
-    model.dense("user", (BAGS, 2))
-    model.sparse("item", "mean", 40, weighted=True, shuffled=True)
-    model.ragged("tag", "sqrtn", 30)
-    model.compare()
-
-
 def test_a_table_more_than_once(session):
     model = Model(session, seed=1)
     model.sparse("item", "sum", 40)
@@ -168,20 +160,6 @@ def test_a_lookup_without_keys_beside_others(session, layout):
 def test_row_splits_of_either_dtype(session, split_dtype):
     model = Model(session)
     model.ragged("user", "sum", 30, split_dtype=split_dtype)
-    model.compare()
-
-
-def test_slots_shape_the_output(session):
-    model = Model(session)
-    model.sparse("user", "sum", 30, slots=3)
-    model.compare()
-
-
-def test_many_lookups_in_one_group(session):
-    model = Model(session, seed=3)
-    names = sorted(DIMS)
-    for i in range(14):
-        model.sparse(names[i % 3], ["sum", "mean", "sqrtn"][i % 3], 15 + i, shuffled=i % 2 == 0)
     model.compare()
 
 

@@ -13,7 +13,7 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit.embeddings import distributed_embedding
 from sparse_operation_kit.graphs import graph_ops
-from sparse_operation_kit.lookup import group, sharded
+from sparse_operation_kit.lookup import group
 
 DIM = 3
 BAGS = 7
@@ -137,42 +137,3 @@ def test_gradients_are_exchanged_only_after_the_lookup_has_succeeded(as_if_shard
         (combine,) = [op for op in graph.get_operations() if op.type == graph_ops.GROUP_COMBINE]
         (reduce,) = [op for op in graph.get_operations() if op.type == graph_ops.GROUP_REDUCE]
         assert combine in reduce.control_inputs
-
-
-DAMAGES = {
-    "nothing": lambda words: words[:0],
-    "a header alone": lambda words: words[:4],
-    "one word less": lambda words: words[:-1],
-    "one word more": lambda words: tf.concat([words, [7]], 0),
-    "zeros": tf.zeros_like,
-    "ones": lambda words: tf.ones_like(words) * -1,
-    "counts": lambda words: tf.concat([words[:6], [2**62, 2**62], words[8:]], 0),
-}
-
-
-@pytest.mark.parametrize(
-    ("damage", "which"),
-    # Only requests, the first exchange, have counts; the others have rows in their place.
-    [(damage, which) for damage in DAMAGES for which in (1, 2, 3) if damage != "counts" or which == 1],
-)
-def test_damaged_messages_are_errors(damage, which, as_if_sharded, monkeypatch):
-    exchanges = []
-    undamaged = sharded._exchange
-
-    def exchange(words, splits, name):
-        exchanges.append(name)
-        arrived = undamaged(words, splits, name)
-        # A rank receives its message to itself as it was sent.
-        return {**arrived, "sent": DAMAGES[damage](words)} if len(exchanges) == which else arrived
-
-    monkeypatch.setattr(sharded, "_exchange", exchange)
-    with harness.graph_and_session() as session:
-        batch = Batch(4)
-        outputs = group.lookup_group(batch.lookups)
-        step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(
-            tf.add_n([tf.reduce_sum(o) for o in outputs])
-        )
-        harness.initialize(session)
-        with pytest.raises(tf.errors.OpError):
-            session.run(step)
-        assert len(exchanges) == 3

@@ -193,24 +193,3 @@ def test_shapes_that_differ_in_more_than_the_number_of_rows(session, first_shape
     assert session.run([table.size() for table in tables]) == [0, 0]
     for shape in (first_shape, second_shape):
         assert session.run(output, {ids: np.ones(shape) for ids in fed}).shape == (*shape, 4)
-
-
-def test_training_is_the_same():
-    """Twenty steps of Adagrad, on outputs side by side and on concatenated outputs."""
-    tables = []
-    for beside in (False, True):
-        with harness.graph_and_session() as session:
-            of_group = Group(4, 6)
-            if beside:
-                (output,) = group.lookup_group(of_group.lookups, side_by_side=True)
-            else:
-                output = tf.concat(group.lookup_group(of_group.lookups), axis=1)
-            loss = tf.reduce_mean(tf.square(output - 1.0))
-            step = tf.compat.v1.train.AdagradOptimizer(0.1).minimize(loss)
-            harness.initialize(session)
-            for _ in range(20):
-                session.run(step)
-            tables.append(harness.contents_of_tables(session, of_group.tables))
-    for one, other in zip_equal(*tables):
-        for got, want in zip_equal(one, other):
-            np.testing.assert_array_equal(got, want)
