@@ -80,30 +80,6 @@ def check_several_ops_of_a_run():
             assert _contents(session, table) == {key: row for key, row in given.items() if key % SIZE == rank}
 
 
-def check_training_goes_on_with_the_slots_of_each_row():
-    """As that of an ordinary variable of which one process assigns all rows."""
-    rank = communicator().rank
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", DIM, initializer=0.5)
-        plain = tf.compat.v1.get_variable("plain", [8, DIM], initializer=tf.constant_initializer(0.5))
-        ids = tf.compat.v1.placeholder(tf.int64, [None])
-        losses = [tf.reduce_sum(tf.square(tf.nn.embedding_lookup(one, ids))) for one in (table, plain)]
-        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
-        step = sok.DistributedOptimizer(optimizer, op="sum").minimize(losses[0] / SIZE)
-        step = tf.group(step, tf.compat.v1.train.AdamOptimizer(0.1).minimize(losses[1], var_list=[plain]))
-        keys = tf.compat.v1.placeholder(tf.int64, [None])
-        new = tf.stack([tf.cast(keys, tf.float32), tf.cast(keys, tf.float32) + 0.5], axis=1)
-        own = slice(rank, None, SIZE)
-        assign = table.assign_rows(keys[own], new[own]), tf.compat.v1.scatter_update(plain, keys, new)
-        both = tf.nn.embedding_lookup(table, [1, 2, 3, 5]), tf.nn.embedding_lookup(plain, [1, 2, 3, 5])
-        harness.initialize(session)
-        for assigned, batches in (([], [[1, 2, 3], [2], [3, 2]]), ([5, 1, 3], [[2], [1, 5]]), ([2], [[3]])):
-            session.run(assign, {keys: assigned})
-            for batch in batches:
-                session.run(step, {ids: batch})
-        np.testing.assert_allclose(*session.run(both), rtol=1e-5)
-
-
 FIXED = {"capacity": 2, "use_hashtable": False}
 # Keys and columns of their rows by rank, options of the table, the rank that is wrong, and its error.
 WRONG = [

@@ -248,18 +248,6 @@ def test_errors_are_raised_on_all_ranks_and_change_nothing(tmp_path):
     assert not os.listdir(tmp_path / "of_0") and not os.listdir(tmp_path / "of_1")
 
 
-def _keep(folder: str) -> tuple[list[str], list[str]]:
-    with harness.graph_and_session() as session:
-        model = Model()
-        harness.initialize(session)
-        for number in range(5):
-            model.step(session, number)
-            path = model.saver.save(session, f"{folder}/model", global_step=number)
-            # Every rank can restore as soon as its save has returned.
-            model.saver.restore(session, path)
-        return model.saver.last_checkpoints, sorted(os.listdir(folder))
-
-
 def _under_another_name(folder: str) -> None:
     with harness.graph_and_session() as session:
         model = Model()
@@ -319,13 +307,6 @@ def test_tables_under_other_names_and_from_meta_graphs(tmp_path):
     errors = ranks.run(_other_names_and_imports, str(tmp_path), ranks=2)
     assert harness.saved_tables(str(tmp_path / "model")).keys() == {"given"}
     assert errors[0] == "no error" and "'table' cannot be imported: rank 0 of 2 exported" in errors[1]
-
-
-def test_old_checkpoints_go(tmp_path):
-    for kept, _ in ranks.run(_keep, str(tmp_path), ranks=2):
-        assert [os.path.basename(path) for path in kept] == ["model-3", "model-4"]
-    assert saved_files.bases(tmp_path) == ["model-3", "model-4"]
-    assert sorted(path.stem for path in tmp_path.glob("*.index")) == ["model-3", "model-4"]
 
 
 def _warm_start(folder: str) -> tuple[list[np.ndarray], float, np.ndarray]:

@@ -108,22 +108,9 @@ def clipped(clip):
 def check_clipping():
     return enabled(
         lambda: [
-            clipped(lambda gradients: tf.clip_by_global_norm(gradients, 0.05)[0]),
             clipped(lambda gradients: tf.clip_by_global_norm(tuple(gradients), 0.05)[0]),
             clipped(lambda gradients: [tf.clip_by_norm(one, 0.01) for one in gradients]),
-            clipped(lambda gradients: [tf.clip_by_norm(one, 0.01, axes=[0]) for one in gradients]),
-            clipped(
-                lambda gradients: [
-                    tf.clip_by_norm(one, 0.01, axes=[1]) if isinstance(one, tf.IndexedSlices) else one
-                    for one in gradients
-                ]
-            ),
             clipped(lambda gradients: [tf.clip_by_value(one, -0.01, 0.002) for one in gradients]),
-            clipped(
-                lambda gradients: tf.clip_by_global_norm(
-                    [tf.clip_by_value(one, -0.01, 0.002) for one in gradients], 0.01
-                )[0]
-            ),
         ]
     )
 

@@ -79,12 +79,6 @@ def _trained(make_train_op):
         return model.state(session)
 
 
-def _clipped(model):
-    optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
-    pairs = optimizer.compute_gradients(model.loss, [model.kernel])
-    return optimizer.apply_gradients([(tf.clip_by_norm(gradient, 0.01), v) for gradient, v in pairs])
-
-
 def _by_global_norm(model, between=lambda: None):
     optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
     gradients, variables = zip_equal(*optimizer.compute_gradients(model.loss))
@@ -93,12 +87,7 @@ def _by_global_norm(model, between=lambda: None):
     return optimizer.apply_gradients(zip_equal(clipped, variables))
 
 
-def _by_keras(model, limit):
-    optimizer = Distributed(legacy.SGD(0.5, **{limit: 0.05}), op="sum")
-    return optimizer.minimize(model.loss)
-
-
-# Ways to train, with clips that see the gradients and the rows of the whole batch.
+# Ways to train, with a clip that sees the gradients and the rows of the whole batch.
 WAYS = {
     f"{wrapped}, {inner}": lambda model, wrapped=wrapped, inner=inner: WRAPPED[wrapped](
         INNER[inner]()
@@ -107,10 +96,7 @@ WAYS = {
     for inner in INNER
     if wrapped == "gathered slices" or inner == "adagrad"
 }
-WAYS.update({"clipped": _clipped, "global norm": _by_global_norm})
-# The optimizers of Keras in TensorFlow 1.15 have no global_clipnorm.
-for _limit in ("clipnorm", "global_clipnorm") if compat.IS_TENSORFLOW_2 else ("clipnorm",):
-    WAYS[_limit] = lambda model, limit=_limit: _by_keras(model, limit)
+WAYS["global norm"] = _by_global_norm
 
 
 def _in_collective_training():

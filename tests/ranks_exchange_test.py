@@ -303,25 +303,3 @@ def test_sizes_that_vary_are_negotiated_fast():
     # The slow negotiation over rank 0 is needed once for the exchange and once for the round that ends the
     # stall watch, each in one or, if a rank is late, two of Horovod's cycles; not forty times.
     assert 1 <= job.outputs[0].count("Adding messages from process-set rank 0") <= 10
-
-
-def _opaque_tensors():
-    import horovod.tensorflow as hvd
-    import tensorflow as tf
-
-    from sparse_operation_kit import native
-
-    hvd.init()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        inputs = [native.horovod_ops().sok_opaque(tf.constant([1.5, 2.5])) for _ in range(2)]
-        sums = [hvd.allreduce(tensor, op=hvd.Sum, name=f"sum{i}") for i, tensor in enumerate(inputs)]
-        options = tf.compat.v1.RunOptions(output_partition_graphs=True)
-        metadata = tf.compat.v1.RunMetadata()
-        for _ in range(2):
-            value = session.run(sums[0] + sums[1], options=options, run_metadata=metadata)
-    executed = [node.op for graph in metadata.partition_graphs for node in graph.node]
-    return list(value), executed.count("HorovodAllreduce")
-
-
-def test_collectives_of_opaque_tensors_are_neither_folded_nor_merged():
-    assert ranks.run(_opaque_tensors, ranks=2) == [([6.0, 10.0], 2)] * 2

@@ -216,22 +216,3 @@ def test_a_bad_key_of_one_rank_is_an_error_on_all():
     for errors in ranks.run(_look_up_a_bad_key, ranks=3):
         for error, (name, rows) in zip_equal(errors, [("spread", 17)] * 3 + [("placed", 7)] * 3):
             assert f"'{name}' has no row for key {rows + 1}" in error and f"[0, {rows})" in error
-
-
-def _count_exchanges():
-    """The number of exchange ops of a lookup in one variable, and of a lookup in three."""
-    counts = []
-    for tables in (1, 3):
-        with tf.Graph().as_default() as graph:
-            variables = [sok.DynamicVariable(dim) for dim in DIMS[:tables]]
-            ids = tf.RaggedTensor.from_row_lengths(tf.constant([1, 2], tf.int64), [1, 1])
-            before = len(graph.get_operations())
-            sok.lookup_sparse(variables, [ids] * tables, combiners=["sum"] * tables)
-            made = graph.get_operations()[before:]
-            counts.append(sum("Alltoall" in op.type or "Exchange" in op.type for op in made))
-    return counts
-
-
-def test_tables_of_one_lookup_share_its_exchanges():
-    for one, three in ranks.run(_count_exchanges, ranks=2):
-        assert one == three > 0

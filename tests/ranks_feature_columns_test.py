@@ -4,15 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import feature_column_sets as sets
-import harness
 import ranks
-import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
-from sparse_operation_kit import feature_columns
 
 STEPS = sized(50, 10)
 SAMPLES = 12  # of a step over all ranks
@@ -67,40 +63,3 @@ def test_any_number_of_ranks_trains_the_same_with_and_without_scopes(size, seeds
         sets.Run(together, variables).assert_close(want)
         for name, value in want.variables.items():
             np.testing.assert_allclose(variables[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
-
-
-def count_exchanges(counts):
-    """By number of columns, the exchanges of a step and the layer's shape."""
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    result = {}
-    for count in counts:
-        with harness.graph_and_session() as session:
-            of_init = len(exchanges(session.graph))
-            with feature_columns.group_embedding_column_scope("all"):
-                columns = [
-                    sets.fc.embedding_column(
-                        feature_columns.categorical_column_with_embedding(f"f{number}", tf.int64), 4
-                    )
-                    for number in range(count)
-                ]
-            keys = {f"f{number}": tf.constant([[1, 2], [-1, 3]], tf.int64) for number in range(count)}
-            layer = sets.fc.input_layer(keys, columns)
-            step = sok.DistributedOptimizer(sets.OPTIMIZERS["adagrad"](), op="sum").minimize(
-                tf.reduce_sum(layer)
-            )
-            harness.initialize(session)
-            shape = session.run([layer, step])[0].shape
-            result[count] = (shape, len(exchanges(session.graph)) - of_init)
-    return result
-
-
-def exchanges(graph):
-    return [op for op in graph.get_operations() if op.type == "SokExchange"]
-
-
-def test_a_group_of_any_size_takes_three_exchanges():
-    counts = sized((1, 26, 107), (1, 26))
-    for result in ranks.run(count_exchanges, counts, ranks=2):
-        assert result == {count: ((2, 4 * count), 3) for count in counts}

@@ -208,17 +208,6 @@ def check_local_sources_of_horovods_tape():
         np.testing.assert_array_equal(session.run(kernel), [-3, -3])
 
 
-def check_horovods_tape_is_refused():
-    with tf.Graph().as_default():
-        sok.Init(global_batch_size=hvd.size(), seed=1)
-        table = sok.EmbeddingVariable("table", dim=2)
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [7]))
-        gradients = hvd.DistributedGradientTape(tape).gradient(loss, [table])
-        with pytest.raises(ValueError, match="went through Horovod's allreduce"):
-            train.GradientDescentOptimizer(1.0).apply_gradients(zip_equal(gradients, [table]))
-
-
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
 
 

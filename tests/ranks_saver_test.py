@@ -47,17 +47,6 @@ def _dump(folder: str) -> np.ndarray:
         return session.run(rows)
 
 
-def _restore(folder: str) -> tuple[np.ndarray, int]:
-    """Returns the rows of KEYS, and the number of rows that this rank has."""
-    _rank()
-    with harness.graph_and_session() as session:
-        variable = sok.EmbeddingVariable("scope/table", DIM)
-        rows = group.lookup_group([group.DenseLookup(variable, tf.constant(KEYS))], training=False)[0]
-        harness.initialize(session)
-        assert session.run(sok.Saver().restore_from_file(variable, folder)) == b"OK"
-        return session.run(rows), session.run(variable.size())
-
-
 def _errors(folder: str) -> dict[str, str]:
     """The error messages, by case."""
     rank = _rank()
@@ -103,14 +92,6 @@ def test_ranks_write_one_pair_of_files(dumped):
     order = np.argsort(keys)
     np.testing.assert_array_equal(keys[order], KEYS)
     np.testing.assert_array_equal(values[order], rows)
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_files_are_restored_on_another_number_of_ranks(dumped, size):
-    folder, expected = dumped
-    for rank, (rows, count) in enumerate(ranks.run(_restore, str(folder), ranks=size)):
-        np.testing.assert_array_equal(rows, expected)
-        assert count == sum(key % 2**64 % size == rank for key in KEYS.tolist())
 
 
 def test_errors_of_one_rank_are_raised_on_all(dumped):
