@@ -339,17 +339,6 @@ def test_a_loss_scale_optimizer(session):
     np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
 
 
-def test_a_distributed_optimizer(session):
-    variable = table(initializer=1.0)
-    optimizer = sok.DistributedOptimizer(train.GradientDescentOptimizer(0.25), op="sum")
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1, 2]) ** 2)
-    pairs = optimizer.combine_gradients([(tape.gradient(loss, variable), variable)])
-    step = optimizer.apply_gradients(pairs)
-    assert update_ops() == ["SokGroupLookupApplyGradients"]
-    np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
-
-
 def test_optimizers_that_tape_a_callable():
     optimizers = [train.GradientDescentOptimizer(0.25)]
     optimizers += [module.SGD(0.25) for _, module in compat.legacy_keras_optimizers()][:1]

@@ -104,39 +104,6 @@ def test_training_and_frozen_lookups_of_one_table_in_one_loss(session):
     assert dict(zip_equal(keys.tolist(), rows[:, 0].tolist())) == {1: -1.0, 2: -1.0}
 
 
-@pytest.mark.parametrize("optimizer", [SGD, tf.compat.v1.train.AdagradOptimizer])
-def test_lookups_of_one_table_in_a_step_add_their_gradients(optimizer):
-    """Three lookups in one loss train as one lookup of all the keys does."""
-    rows = []
-    for parts in ([[1, 2, 2], [2, 3], [1]], [[1, 2, 2, 2, 3, 1]]):
-        with harness.graph_and_session() as session:
-            layer = dynamic_layer(initializer=1.0)
-            losses = [tf.reduce_sum(tf.square(layer(tf.constant(part, tf.int64)))) for part in parts]
-            step = optimizer(0.125).minimize(tf.add_n(losses))
-            harness.initialize(session)
-            for _ in range(3):
-                session.run(step)
-            keys, found = harness.table_contents(session, layer.embedding_variable)
-            rows.append(found[np.argsort(keys)])
-    np.testing.assert_allclose(rows[0], rows[1], rtol=1e-6)
-    assert np.all(rows[0] < 1.0)
-
-
-def test_several_layers_in_one_step_without_control_dependencies():
-    with harness.graph_and_session(intra_op_threads=4) as session:
-        layers = [dynamic_layer(dim) for dim in (1, 2, 3, 8, 16)]
-        keys = tf.compat.v1.placeholder(tf.int64, [None])
-        loss = tf.add_n([tf.reduce_sum(layer(keys + i)) for i, layer in enumerate(layers)])
-        step = SGD(1.0).minimize(loss)
-        harness.initialize(session)
-        for _ in range(20):
-            session.run(step, {keys: [1, 2, 3]})
-        for i, layer in enumerate(layers):
-            found, rows = harness.table_contents(session, layer.embedding_variable)
-            np.testing.assert_array_equal(np.sort(found), np.arange(1, 4) + i)
-            np.testing.assert_array_equal(rows, np.full([3, layer.embedding_variable.dim], -20.0))
-
-
 def test_layers_made_alike_have_tables_of_their_own(session):
     first, second = dynamic_layer(initializer=None), dynamic_layer(initializer=None)
     assert first.embedding_variable.m_var_name != second.embedding_variable.m_var_name
@@ -163,17 +130,3 @@ def test_a_layer_that_is_not_trainable(session):
 
 def test_a_name_names_the_table(session):
     assert dynamic_layer(name="clicked_items").embedding_variable.m_var_name.startswith("clicked_items/")
-
-
-def test_a_layer_inside_a_dense_model(session):
-    """There are dense layers before and after it, and dense variables beside the table."""
-    layer = dynamic_layer(dim=3, initializer=0.5)
-    kernel = tf.Variable(np.ones([3, 1], np.float32))
-    loss = tf.reduce_sum(tf.matmul(layer(tf.constant([4, 4, 6], tf.int64)), kernel))
-    step = SGD(0.5).minimize(loss)
-    harness.initialize(session)
-    session.run(step)
-    keys, rows = harness.table_contents(session, layer.embedding_variable)
-    np.testing.assert_array_equal(keys, [4, 6])
-    np.testing.assert_array_equal(rows, [[-0.5] * 3, [0.0] * 3])
-    np.testing.assert_array_equal(session.run(kernel), np.full([3, 1], 0.25))

@@ -108,21 +108,6 @@ def test_a_step_that_is_not_finite_changes_nothing(session, name, bad, where):
     assert np.all(after[0] < before[0]) and np.all(after[1] < before[1])
 
 
-def test_skipped_steps_do_not_age_adam(control_flow_v2):
-    results = []
-    for bad_steps in (0, 5):
-        with harness.graph_and_session() as session:
-            model = _Model(LossScaleOptimizer(train.AdamOptimizer(0.1)))
-            harness.initialize(session)
-            for _ in range(3):
-                model.run(session)
-                for _ in range(bad_steps):
-                    model.run(session, poison=np.inf)
-            results.append(model.state(session))
-    for got, want in zip_equal(*results):
-        np.testing.assert_array_equal(got, want)
-
-
 def test_scale_grows_after_good_steps_and_halves_after_bad_ones(session, control_flow_v2):
     model = _Model(LossScaleOptimizer(train.GradientDescentOptimizer(0.1), "dynamic", 16.0, 3))
     harness.initialize(session)

@@ -65,18 +65,9 @@ def test_reads_between_updates_see_current_rows_and_change_nothing(reads):
     assert _deviation(_adam, reads=reads) < 5e-6
 
 
-def test_sok_adam_is_tensorflows_adam():
-    reads = (10, STEPS // 2)
-    assert _deviation(sok.optimizers.Adam, lambda lr: _adam(lr, epsilon=1e-7), reads) < 5e-6
-
-
 def test_keras_adam_moves_untouched_rows():
     keras_adam = compat.legacy_keras_optimizers()[0][1].Adam
     assert _deviation(lambda lr: keras_adam(lr), lambda lr: keras_adam(lr), (10, STEPS // 2)) < 5e-6
-
-
-def test_lazy_adam_is_another_optimizer():
-    assert _deviation(sok.tf.keras.optimizers.LazyAdamOptimizer) > 1e-2
 
 
 def test_steps_of_another_table_do_not_age_a_table():

@@ -1,13 +1,9 @@
 """After the first embedding variable is made, TensorFlow's optimizers train them; others train as before."""
 
-import os
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import forked
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
@@ -74,55 +70,6 @@ def test_plain_models_are_untouched(name):
     assert got_names == want_names
 
 
-def test_errors_of_plain_models_are_tensorflows():
-    replacements.install(Part.OPTIMIZERS)
-    with tf.Graph().as_default():
-        optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
-        with pytest.raises(ValueError, match="No variables provided"):
-            optimizer.apply_gradients([])
-        with pytest.raises(ValueError, match="No gradients provided"):
-            optimizer.apply_gradients([(None, tf.Variable(1.0))])
-        with pytest.raises(TypeError):
-            optimizer.apply_gradients(3)
-        with pytest.raises((TypeError, ValueError)):
-            optimizer.apply_gradients([(1, 2, 3)])
-
-
-def test_install_twice_is_install_once():
-    replacements.uninstall(Part.OPTIMIZERS)
-    original = tf.compat.v1.train.Optimizer.apply_gradients
-    replacements.install(Part.OPTIMIZERS)
-    wrapped = tf.compat.v1.train.Optimizer.apply_gradients
-    replacements.install(Part.OPTIMIZERS)
-    assert tf.compat.v1.train.Optimizer.apply_gradients is wrapped is not original
-    replacements.uninstall(Part.OPTIMIZERS)
-    assert tf.compat.v1.train.Optimizer.apply_gradients is original
-    assert not replacements.is_installed(Part.OPTIMIZERS)
-
-
-def test_the_first_embedding_variable_installs_them():
-    replacements.uninstall(Part.OPTIMIZERS)
-    with harness.graph_and_session():
-        assert not replacements.is_installed(Part.OPTIMIZERS)
-        sok.EmbeddingVariable(name="table", dim=2)
-        assert replacements.is_installed(Part.OPTIMIZERS)
-
-
-def test_importing_changes_no_optimizer():
-    program = (
-        "import tensorflow as tf\n"
-        "classes = [tf.compat.v1.train.Optimizer, tf.keras.optimizers.Optimizer]\n"
-        "legacy = getattr(tf.keras.optimizers, 'legacy', None)\n"
-        "classes += [getattr(legacy, 'Optimizer', object)]\n"
-        "before = [dict(vars(cls)) for cls in classes]\n"
-        "import sparse_operation_kit\n"
-        "assert [dict(vars(cls)) for cls in classes] == before\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = forked.run_code(program, env=environment, timeout=120)
-    assert run.returncode == 0, run.stderr[-2000:]
-
-
 def test_methods_replaced_for_a_call_are_back_after_it(session):
     # Replacements of an optimizer's methods for a call must be undone after it.
     table = sok.EmbeddingVariable(name="table", dim=2)
@@ -163,21 +110,6 @@ def test_adam_counts_one_step_per_call(session, dense):
     for _ in range(3):
         session.run(step)
     assert session.run(optimizer._get_beta_accumulators()) == (0.5**4, 0.75**4)
-
-
-def test_all_tables_of_a_call_see_the_same_step(session):
-    # Counters are incremented only after all updates have read them, so all tables take the same step.
-    tables = [sok.EmbeddingVariable(name=f"t{i}", dim=2, initializer=1.0) for i in range(6)]
-    rows = [tf.nn.embedding_lookup(table, [1]) for table in tables]
-    step = tf.compat.v1.train.AdamOptimizer(0.1, 0.5, 0.6).minimize(
-        sum(tf.reduce_sum(row**3) for row in rows), var_list=tables
-    )
-    harness.initialize(session)
-    for _ in range(10):
-        session.run(step)
-    values = session.run(rows)
-    for value in values[1:]:
-        np.testing.assert_array_equal(value, values[0])
 
 
 @pytest.mark.skipif(not _KERAS, reason="this TensorFlow has no legacy Keras optimizers")

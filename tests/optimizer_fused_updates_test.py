@@ -312,22 +312,6 @@ def test_gradients_of_weights_that_are_asked_for_later_are_those_before_the_step
         np.testing.assert_array_equal(session.run(of_weights, feed), [2 * (1 - 10.0), 2 * (1 - 20.0)])
 
 
-@pytest.mark.parametrize("make", [train.AdagradOptimizer, train.AdamOptimizer])
-def test_groups_with_weights_get_the_same_bits(make):
-    def contents(fused):
-        with harness.graph_and_session() as session, sok.optimizers.fused_updates(fused):
-            weights = tf.compat.v1.placeholder(tf.float32, [2])
-            model = WeightedModel(weights)
-            step = make(0.1).minimize(model.loss, var_list=model.tables)
-            assert _update_ops() == ((1, 0) if fused else (0, 2))
-            harness.initialize(session)
-            for i in range(4):
-                session.run(step, {weights: [1.0 + i, 0.3]})
-            return harness.contents_of_tables(session, model.tables)
-
-    _assert_same_bits(contents(True), contents(False))
-
-
 def test_rows_that_went_matter_to_gradients_of_weights_alone(session, is_sharded):
     weights = tf.compat.v1.placeholder(tf.float32, [2])
     model = WeightedModel(weights)

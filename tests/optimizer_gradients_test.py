@@ -122,16 +122,6 @@ def test_missing_gradient_leaves_a_table_alone(session):
     np.testing.assert_array_equal(stayed, [[1.0, 1.0]])
 
 
-def test_gradients_may_come_as_an_iterator(session):
-    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-    rows = tf.nn.embedding_lookup(table, [4])
-    gradients = tf.gradients(tf.reduce_sum(rows), [table])
-    step = train.GradientDescentOptimizer(0.5).apply_gradients(zip_equal(gradients, [table]))
-    harness.initialize(session)
-    session.run(step)
-    np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
-
-
 def test_rows_named_twice_in_a_gradient_get_the_sum(session):
     table = sok.EmbeddingVariable(name="table", dim=1, initializer=0.0)
     rows = tf.nn.embedding_lookup(table, [10, 11])
@@ -141,18 +131,3 @@ def test_rows_named_twice_in_a_gradient_get_the_sum(session):
     session.run(rows)
     session.run(step)
     np.testing.assert_allclose(session.run(rows), [[-2 / np.sqrt(15)], [-5 / np.sqrt(36)]], rtol=1e-6)
-
-
-def test_distinct_rows_of_one_lookup_are_known_to_be_distinct(session):
-    table = sok.EmbeddingVariable(name="table", dim=2)
-    once, twice = (
-        sum(tf.reduce_sum(tf.nn.embedding_lookup(table, [4, 4])) for _ in range(lookups))
-        for lookups in (1, 2)
-    )
-    optimizer = train.GradientDescentOptimizer(0.1)
-    with sok.optimizers.fused_updates(False):
-        optimizer.minimize(once, var_list=[table])
-        optimizer.minimize(twice, var_list=[table])
-    operations = tf.compat.v1.get_default_graph().get_operations()
-    flags = [op.get_attr("indices_unique") for op in operations if op.type == "SokApplyGradients"]
-    assert flags == [True, False]

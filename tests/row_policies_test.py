@@ -31,44 +31,17 @@ def _run(policies: dict, reference: ReferenceTable, batches: list[list[int]]) ->
         assert session.run(trained.table.size()) == len(reference.rows)
 
 
-@pytest.mark.parametrize(
-    ("kind", "filter_freq"),
-    [
-        *(("counter", frequency) for frequency in (0, 1, 2, 10)),
-        *(("bloom", frequency) for frequency in (0, 1, 2, 3)),
-    ],
-)
-def test_keys_get_rows_in_the_lookup_that_makes_them_frequent(kind, filter_freq):
-    admission = sok.CounterFilter(filter_freq) if kind == "counter" else sok.CBFFilter(filter_freq, **CBF)
-    reference = ReferenceTable(filter_freq, DEFAULT)
+@pytest.mark.parametrize("before_lookup", [False, True])
+@pytest.mark.parametrize("filter_freq", [0, 1, 2, 3])
+@pytest.mark.parametrize("kind", ["counter", "bloom"])
+def test_keys_get_rows_when_a_lookup_makes_them_frequent(kind, filter_freq, before_lookup):
+    """`before_lookup` is DeepRec's rule until 2023: that lookup reads the default, and trains the key."""
+    more = {} if kind == "counter" else CBF
+    make = sok.CounterFilter if kind == "counter" else sok.CBFFilter
+    reference = ReferenceTable(filter_freq, DEFAULT, before_lookup=before_lookup)
+    admission = make(filter_freq, before_lookup=before_lookup, **more)
     _run({"admission": admission}, reference, batches_of_keys(seed=filter_freq, steps=25))
     assert filter_freq < 2 or reference.waiting, "some keys must be left out for the test to say anything"
-
-
-@pytest.mark.parametrize(
-    ("kind", "filter_freq"), [("counter", 0), ("counter", 2), ("counter", 3), ("bloom", 1), ("bloom", 2)]
-)
-def test_before_lookup_reads_what_the_keys_were(kind, filter_freq):
-    """DeepRec's rule until 2023: the lookup that makes a key frequent reads the default, and trains it."""
-    more = {} if kind == "counter" else CBF
-    admission = (sok.CounterFilter if kind == "counter" else sok.CBFFilter)(
-        filter_freq, before_lookup=True, **more
-    )
-    reference = ReferenceTable(filter_freq, DEFAULT, before_lookup=True)
-    _run({"admission": admission}, reference, batches_of_keys(seed=filter_freq, steps=25))
-
-
-@pytest.mark.parametrize("on_full", ["evict_lru", "evict_lfu"])
-@pytest.mark.parametrize("filter_freq", [0, 2])
-def test_a_full_table_evicts_the_least_used_rows(on_full, filter_freq):
-    capacity = 50
-    policies = {"capacity": capacity, "on_full": on_full}
-    if filter_freq:
-        policies["admission"] = sok.CounterFilter(filter_freq)
-    reference = ReferenceTable(filter_freq, DEFAULT, capacity, on_full)
-    batches = batches_of_keys(seed=7, steps=40)
-    _run(policies, reference, batches)
-    assert len({key for batch in batches for key in batch}) > capacity == len(reference.rows)
 
 
 @pytest.mark.parametrize("on_full", ["evict_lru", "evict_lfu"])
