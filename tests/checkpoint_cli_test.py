@@ -57,14 +57,6 @@ def test_every_kind_of_path(tmp_path, capsys):
         assert run(capsys, "verify", path)[0] == 0
 
 
-def test_a_renamed_checkpoint(tmp_path, capsys):
-    saved_history(tmp_path, steps=1)
-    (tmp_path / "elsewhere").mkdir()
-    for path in tmp_path.glob("model.ckpt-0*"):
-        path.rename(tmp_path / "elsewhere" / path.name.replace("model.ckpt-0", "best"))
-    assert run(capsys, "verify", tmp_path / "elsewhere" / "best")[0] == 0
-
-
 @pytest.mark.parametrize("command", [["inspect"], ["verify"], ["diff"], ["compact"], ["export"]])
 def test_errors_of_users_have_no_traceback(tmp_path, capsys, command):
     others = {

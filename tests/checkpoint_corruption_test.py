@@ -125,22 +125,3 @@ def _find_or_refuse(prefix, keys, wanted):
             continue
         for name, value in wanted[key].items():
             np.testing.assert_array_equal(found[name], value)
-
-
-def test_undamaged_checkpoints_have_no_problems(chain):
-    for made in chain:
-        for saved in made.saved:
-            assert list(problems(open_checkpoint(saved.prefix))) == []
-
-
-def test_every_truncation_is_found(tmp_path):
-    made = History(tmp_path, np.random.default_rng(1), slots=(), shards=1)
-    made.train(4)
-    prefix = made.save("model", alignment=1).prefix
-    for path in files(tmp_path):
-        whole = path.read_bytes()
-        for size in range(len(whole)):
-            path.write_bytes(whole[:size])
-            assert str(path) in _found(prefix)[0], size
-        path.write_bytes(whole)
-    assert _found(prefix) == []

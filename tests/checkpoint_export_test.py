@@ -199,20 +199,6 @@ def test_compact_is_the_same_state(tmp_path, capsys, admission):
     assert list(problems(compacted)) == []
 
 
-def test_compact_of_many_blocks(tmp_path, capsys):
-    made = History(tmp_path, np.random.default_rng(0), table=table_description(dim=3000), slots=(), shards=1)
-    for key in range(90):
-        made._set(key)
-    made.save("full")
-    made._set(1000)
-    last = made.save("delta", delta=True).prefix
-    assert run(capsys, "compact", last, "--to", tmp_path / "new")[0] == 0
-    compacted = open_checkpoint(tmp_path / "new")
-    assert list(problems(compacted)) == []
-    assert len(compacted.tables[0].open().last.shards[0].arrays["values"].crc32c) == 2
-    assert compare(open_checkpoint(last).tables[0].open(), compacted.tables[0].open()).is_empty
-
-
 def test_compact_copies_ordinary_variables(tmp_path, capsys):
     saved = chain(tmp_path).saved[-1]
     prefix = tmp_path / "model.ckpt-2"

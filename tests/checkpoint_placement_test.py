@@ -10,7 +10,12 @@ from sparse_operation_kit.checkpoint.cli import main
 from sparse_operation_kit.checkpoint.rows import count_rows
 
 SHARDS = 3
-PLACEMENTS = ["one_rank:0", "one_rank:2", "all_ranks", "ranges:0,110,110,140", "ranges:0,0,120,130"]
+PLACEMENTS = ["by_key", "one_rank:0", "one_rank:2", "all_ranks", "ranges:0,110,110,140", "ranges:0,0,120,130"]
+
+
+def described(text, **more):
+    """A table's description; that of a table placed by key does not name its placement."""
+    return table_description(**more, **({} if text == "by_key" else {"placement": text}))
 
 
 def shard(keys):
@@ -30,11 +35,10 @@ def values_of(table, number=None):
     return found
 
 
-@pytest.mark.parametrize("text", ["by_key", *PLACEMENTS])
+@pytest.mark.parametrize("text", PLACEMENTS)
 def test_owners_are_those_of_the_definition(tmp_path, text):
     keys = [0, 1, 109, 110, 111, 139, 140, 2**62, 2**63 - 1, -1, -(2**63)]
-    description = table_description(**({} if text == "by_key" else {"placement": text}))
-    write_table(tmp_path / "a", [shard([])] * SHARDS, table=description)
+    write_table(tmp_path / "a", [shard([])] * SHARDS, table=described(text))
     owners = table_of(tmp_path / "a").last.owner(np.array(keys, np.int64))
     assert owners.tolist() == [owner_of(key, SHARDS, text) for key in keys]
 
@@ -42,7 +46,7 @@ def test_owners_are_those_of_the_definition(tmp_path, text):
 @pytest.mark.parametrize("text", PLACEMENTS)
 @pytest.mark.parametrize("admission", [None, COUNTER])
 def test_chains(tmp_path, text, admission):
-    description = table_description(placement=text, admission=admission)
+    description = described(text, admission=admission)
     made = History(tmp_path, np.random.default_rng(3), table=description, shards=SHARDS)
     for step in range(4):
         made.train()
@@ -60,7 +64,7 @@ def test_chains(tmp_path, text, admission):
     assert main(["compact", str(saved.prefix), "--to", str(tmp_path / "full")]) == 0
     full = table_of(tmp_path / "full")
     assert values_of(full) == wanted
-    assert full.last.table["placement"] == text
+    assert full.last.table.get("placement", "by_key") == text
     assert list(problems(open_checkpoint(tmp_path / "full"))) == []
 
 

@@ -1,6 +1,5 @@
 """Tables are tensors of TensorFlow's checkpoint: in a few files, for any TensorFlow to read."""
 
-import json
 import pathlib
 
 import numpy as np
@@ -8,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from sparse_operation_kit.checkpoint import open_checkpoint, problems, reader
-from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
+from sparse_operation_kit.checkpoint import open_checkpoint, problems
 
 v1 = tf.compat.v1
 train = v1.train
@@ -34,77 +32,6 @@ def session():
 
 def names_in(folder):
     return sorted(path.name for path in pathlib.Path(folder).iterdir())
-
-
-def test_any_number_of_tables_takes_one_file_beside_tensorflows(session, tmp_path):
-    _, step = model(20)
-    session.run(v1.global_variables_initializer())
-    session.run(step)
-    train.Saver().save(session, str(tmp_path / "m"), write_meta_graph=False)
-    assert names_in(tmp_path) == ["checkpoint", "m.data-00000-of-00002", "m.data-00001-of-00002", "m.index"]
-
-
-def test_tensorflow_reads_the_rows(session, tmp_path):
-    tables, step = model(2)
-    session.run(v1.global_variables_initializer())
-    session.run(step)
-    prefix = train.Saver().save(session, str(tmp_path / "m"))
-    checkpoint = tf.train.load_checkpoint(prefix)
-    assert json.loads(checkpoint.get_tensor("t1"))["table"]["dim"] == 3
-    keys = checkpoint.get_tensor("t1#0/keys")
-    assert sorted(keys.tolist()) == [-6, 5, 2**40]
-    rows = session.run(tf.nn.embedding_lookup(tables[1], tf.constant(keys)))
-    np.testing.assert_array_equal(checkpoint.get_tensor("t1#0/values"), rows)
-    assert checkpoint.get_variable_to_shape_map()["t1#0/slot-momentum"] == [3, 3]
-    assert checkpoint.get_tensor("scale") != 2.0
-
-
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("sharded", [False, True])
-def test_a_saver_restores_what_it_saved(session, tmp_path, dense, sharded):
-    tables, step = model(2, dense)
-    rows = [tf.nn.embedding_lookup(table, tf.constant([5, -6], tf.int64)) for table in tables]
-    session.run(v1.global_variables_initializer())
-    session.run(step)
-    saver = train.Saver(sharded=sharded)
-    prefix = saver.save(session, str(tmp_path / "m"))
-    before = session.run([rows, v1.global_variables()[len(tables) :]])
-    session.run(step)
-    saver.restore(session, prefix)
-    after = session.run([rows, v1.global_variables()[len(tables) :]])
-    for old, new in zip(tf.nest.flatten(before), tf.nest.flatten(after)):
-        np.testing.assert_array_equal(old, new)
-
-
-def test_a_repeated_save_leaves_only_its_own_files(session, tmp_path):
-    _, step = model(1)
-    session.run(v1.global_variables_initializer())
-    saver = train.Saver()
-    for _ in range(3):
-        session.run(step)
-        prefix = saver.save(session, str(tmp_path / "m"), write_meta_graph=False)
-        assert len(names_in(tmp_path)) == 4
-    tf.train.load_checkpoint(prefix).get_tensor("t0#0/values")
-
-
-def test_old_checkpoints_go_and_bases_of_increments_stay(session, tmp_path):
-    _, step = model(1)
-    session.run(v1.global_variables_initializer())
-    saver = train.Saver(max_to_keep=1, sharded=True, builder=IncrementalBuilder())
-    for number in range(3):
-        session.run(step)
-        saver.save(session, str(tmp_path / "m"), number)
-    indexes = [name for name in names_in(tmp_path) if "index" in name]
-    assert indexes == ["m-0.sok-index", "m-1.sok-index", "m-2.index"]
-    assert reader.open_saved(str(tmp_path / "m-2")).facts.chains == ("m-0", "m-1")
-    before = session.run(v1.global_variables()[1:])
-    saver.restore(session, str(tmp_path / "m-2"))
-    np.testing.assert_array_equal(session.run(v1.global_variables()[1:]), before)
-    full = train.Saver(max_to_keep=1)
-    full.save(session, str(tmp_path / "m"), 3)
-    (tmp_path / "m-2.index").unlink()
-    full.save(session, str(tmp_path / "m"), 4)
-    assert [name for name in names_in(tmp_path) if "index" in name] == ["m-4.index"]
 
 
 def test_links_are_followed_by_readers_and_replaced_by_saves(session, tmp_path):

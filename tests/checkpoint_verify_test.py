@@ -36,11 +36,6 @@ def test_a_problem_is_a_line_and_a_status(tmp_path, capsys):
     assert lines == [f"{file}:items#1/keys: key 2 belongs to shard 0 of 2, not to this one"]
 
 
-def test_duplicate_keys(tmp_path):
-    write_table(tmp_path / "a", [shard([4, -1, 4])])
-    assert [line.split(": ")[1] for line in found(tmp_path / "a")] == ["key 4 occurs twice"]
-
-
 @pytest.mark.parametrize("limit", [1, 50, 1000])
 def test_duplicate_keys_among_many(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(verify, "_SORTED_KEYS", limit)

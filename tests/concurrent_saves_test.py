@@ -206,15 +206,6 @@ def test_max_to_keep_leaves_what_another_process_has_saved(tmp_path, session):
         assert model.restored(tmp_path / f"m-{step}") == value
 
 
-def test_replaced_tables_are_removed(tmp_path, session):
-    model = Model(session)
-    for value in range(3):
-        model.save(tmp_path / "m", value)
-    # The number after "-of-" is another one than that of the checkpoint before.
-    assert names(tmp_path, "m.*") == ["m.data-00000-of-00001", "m.index"]
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
-
-
 def test_locks_of_killed_saves_are_removed(tmp_path, session):
     model = Model(session)
     model.save(tmp_path / "m-1", 1)

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 import harness
-import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import feature_columns
@@ -86,41 +85,6 @@ def test_training_in_two_parts_equals_training_in_one(tmp_path):
     parts.train(one_batch, steps=2)
     parts.train(one_batch, steps=4)
     np.testing.assert_allclose(predictions(parts), predictions(whole), rtol=1e-5, atol=1e-6)
-
-
-def _of_the_step(features, labels, mode):
-    """A model of which each step adds 1 to the row of its number."""
-    del features, labels
-    sok.Init(global_batch_size=1, seed=harness.SEED)
-    step = v1.train.get_global_step()
-    table = sok.EmbeddingVariable("table", dim=1, initializer=0.0)
-    loss = -tf.reduce_sum(tf.nn.embedding_lookup(table, tf.expand_dims(step, 0)))
-    train = v1.train.GradientDescentOptimizer(1.0).minimize(loss, step)
-    rows = tf.nn.embedding_lookup(table, tf.range(50, dtype=tf.int64))[:, 0]
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train, predictions={"rows": rows})
-
-
-def test_restarts_keep_both_kinds_of_checkpoints(tmp_path):
-    """The Estimator saves full ones as without the hook for incremental ones."""
-    nothing = lambda: tf.data.Dataset.from_tensors(0).repeat()  # noqa: E731
-    for steps, full, incremental in (
-        (11, [7, 11], [8, 10]),
-        (22, [18, 22], [19, 21]),
-        (33, [29, 33], [30, 32]),
-    ):
-        config = tf.estimator.RunConfig(
-            save_checkpoints_steps=7, keep_checkpoint_max=2, log_step_count_steps=None
-        )
-        estimator = tf.estimator.Estimator(_of_the_step, str(tmp_path), config)
-        hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=2, max_to_keep=2)
-        estimator.train(nothing, steps=11, hooks=[hook])
-        found = {"full": [], "incremental": []}
-        for index in tmp_path.glob("*.index"):
-            step = int(index.stem.rpartition("-")[2])
-            found[saved_files.counted_by(index.with_suffix(""))].append(step)
-        assert [sorted(kept) for kept in found.values()] == [full, incremental]
-        rows = next(estimator.predict(nothing, yield_single_examples=False))["rows"]
-        np.testing.assert_array_equal(rows, np.arange(50) < steps)
 
 
 COLUMNS = "dnn/input_from_feature_columns/input_layer"

@@ -59,26 +59,6 @@ def test_a_table_under_another_name(saved, by):
         _assert_loaded(session, tables["mine"], arrays["old/user"])
 
 
-def test_scopes(saved):
-    prefix, arrays = saved
-    with harness.graph_and_session() as session:
-        tables, _ = _model(["new/user", "new/item", "other"], train.GradientDescentOptimizer(0.1))
-        sok.init_from_checkpoint(prefix, {"old/": "new/", "other": "other"})
-        harness.initialize(session)
-        for name, table in tables.items():
-            _assert_loaded(session, table, arrays[name.replace("new", "old")])
-
-
-def test_everything_of_a_directory(saved):
-    prefix, arrays = saved
-    with harness.graph_and_session() as session:
-        tables, _ = _model(["old/user", "other"], train.GradientDescentOptimizer(0.1))
-        sok.init_from_checkpoint(prefix[: prefix.rindex("/")], {"/": "/"})
-        harness.initialize(session)
-        for name, table in tables.items():
-            _assert_loaded(session, table, arrays[name])
-
-
 @pytest.mark.parametrize("optimizer_state", [False, True])
 def test_slots_come_only_where_they_are_asked_for(saved, tmp_path, optimizer_state):
     prefix, arrays = saved

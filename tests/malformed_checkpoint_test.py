@@ -12,7 +12,6 @@ import tensorflow as tf
 
 import checkpoint_files
 import harness
-import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
@@ -112,27 +111,6 @@ def test_damaged_files(good, tmp_path, file, damage):
     assert_refused(folder, ERRORS, str(folder / file.partition(".index")[0]))
 
 
-@pytest.mark.parametrize("position", [0, 0.5, -1])
-@pytest.mark.parametrize("array", ["keys", "values", "slot-accumulator"])
-def test_a_flipped_bit_of_an_array(good, tmp_path, array, position):
-    folder = copy(good, tmp_path)
-    path, offset, size = saved_files.place(folder / "model", NAME, array)
-    content = bytearray(path.read_bytes())
-    content[offset + (size - 1 if position < 0 else int(size * position))] ^= 0x40
-    path.write_bytes(content)
-    assert_refused(folder, tf.errors.DataLossError, f"{path}:{NAME}#0/{array}' is damaged")
-
-
-@pytest.mark.parametrize("text", ['"kind":"full"', '"table_rows":40'])
-def test_a_flipped_bit_of_an_entry(good, tmp_path, text):
-    folder = copy(good, tmp_path)
-    path = folder / "model.data-00001-of-00002"
-    content = path.read_bytes()
-    assert text.encode() in content
-    path.write_bytes(content.replace(text.encode(), text.upper().encode()))
-    assert_refused(folder, tf.errors.DataLossError, f"{path}' is damaged: the checksum of its tensor")
-
-
 def tensors_of(folder):
     reader = tf.train.load_checkpoint(str(folder / "model"))
     found = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
@@ -159,26 +137,6 @@ def test_a_checkpoint_that_another_program_wrote_again(good, tmp_path):
         model.saver.restore(session, str(folder / "model"))
     for was, now in zip_equal(wanted, model.state(session)):
         np.testing.assert_array_equal(now, was)
-
-
-def test_files_of_another_checkpoint(good, tmp_path):
-    """The files are valid, but not those of the index."""
-    folder = copy(good, tmp_path)
-    with harness.graph_and_session() as session:
-        model = Model()
-        harness.initialize(session)
-        session.run(model.step)
-        model.saver.save(session, str(tmp_path / "other" / "model"))
-    shutil.copy(tmp_path / "other" / "model.data-00001-of-00002", folder)
-    assert_refused(folder, tf.errors.DataLossError, "model.data-00001-of-00002")
-
-
-def test_the_data_of_tensorflow_damaged(good, tmp_path):
-    """The damaged file is the dense variable's; the tables must not have changed when the error is found."""
-    folder = copy(good, tmp_path)
-    data = folder / "model.data-00000-of-00002"
-    data.write_bytes(bytes(byte ^ 0xFF for byte in data.read_bytes()))
-    assert_refused(folder, tf.errors.DataLossError, str(folder / "model"))
 
 
 TEXTS = {
@@ -211,15 +169,6 @@ def _without_hashing():
 @pytest.mark.parametrize("make_model", [_of_another_dim, _of_another_key_dtype, _without_hashing])
 def test_a_checkpoint_of_another_variable(good, make_model):
     assert_refused(good, tf.errors.InvalidArgumentError, NAME, make_model)
-
-
-def test_more_rows_than_the_capacity(good):
-    with harness.graph_and_session() as session:
-        built = Model(capacity=len(KEYS) - 1)
-        harness.initialize(session)
-        with pytest.raises(tf.errors.ResourceExhaustedError, match=f"{NAME}.*{len(KEYS) - 1}"):
-            built.saver.restore(session, str(good / "model"))
-        assert session.run([built.table.size(), built.other.size(), built.dense]) == [0, 0, 1.0]
 
 
 def test_another_optimizer_is_told_at_its_first_step(good):

@@ -1,13 +1,10 @@
 """Embedding variables in MonitoredTrainingSession: initialized, saved by its hooks, and restored."""
 
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import harness
-import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
@@ -117,14 +114,6 @@ def test_a_saver_takes_no_monitored_session(tmp_path):
             with pytest.raises(TypeError, match="must be a Session"):
                 saver.save(session, str(tmp_path / "model"))
     assert not list(tmp_path.iterdir())
-
-
-def test_old_checkpoints_are_removed_with_their_tables(tmp_path):
-    run(12, checkpoint_dir=str(tmp_path), save_checkpoint_steps=1)
-    kept = {path.stem for path in pathlib.Path(tmp_path).glob("*.index")}
-    assert kept == {f"model.ckpt-{step}" for step in range(8, 13)}
-    assert set(saved_files.bases(tmp_path)) == kept
-    assert not [path for path in pathlib.Path(tmp_path).iterdir() if path.is_dir()]
 
 
 def test_a_session_recovers_from_a_failure(tmp_path):

@@ -70,49 +70,11 @@ def test_files_of_the_original_are_read(tmp_path, key_dtype):
     assert restored(tmp_path, key_dtype) == expected(keys)
 
 
-@pytest.mark.parametrize("key_dtype", [tf.int32, tf.uint32])
-def test_eight_byte_files_of_narrow_tables_are_read(tmp_path, key_dtype):
-    write_files(tmp_path, KEYS[key_dtype], np.int64)
-    assert restored(tmp_path, key_dtype) == expected(KEYS[key_dtype])
-
-
-@pytest.mark.parametrize(
-    ("written", "read"), [(np.int32, tf.int64), (np.uint32, tf.int64), (np.uint32, tf.int32)]
-)
-def test_another_width_is_read_where_the_keys_fit(tmp_path, written, read):
-    keys = [5, 7, 2**31 - 1]
-    write_files(tmp_path, keys, written)
-    assert restored(tmp_path, read) == expected(keys)
-
-
-@pytest.mark.parametrize(
-    ("keys", "written", "read"),
-    [
-        ([1, 2**31], np.int64, tf.int32),
-        ([1, -1], np.int64, tf.uint32),
-        ([1, 2**32], np.int64, tf.uint32),
-        ([1, -1, 3], np.int32, tf.int64),  # -1 might also be the uint32 2^32 - 1
-        ([3, 0], np.int32, tf.int64),  # might also be half of [3, 4] as int64
-    ],
-)
-def test_keys_that_do_not_fit_are_refused(tmp_path, keys, written, read):
-    write_files(tmp_path, keys, written)
-    with pytest.raises(tf.errors.DataLossError, match="table_keys.file"):
-        restored(tmp_path, read)
-
-
 @pytest.mark.parametrize("key_dtype", KEYS)
 def test_files_without_rows(tmp_path, key_dtype):
     write_files(tmp_path, [], np.int64)
     (tmp_path / "table_values.file").write_bytes(b"")
     assert restored(tmp_path, key_dtype) == {}
-
-
-def test_half_the_dim_is_not_taken_for_keys_of_four_bytes(tmp_path):
-    np.array([5, 6], np.int64).tofile(tmp_path / "table_keys.file")
-    np.zeros([2, 2 * DIM], np.float32).tofile(tmp_path / "table_values.file")
-    with pytest.raises(tf.errors.DataLossError, match="table_keys.file"):
-        restored(tmp_path, tf.int64)
 
 
 def test_missing_files_say_which_and_how_others_are_found(tmp_path):

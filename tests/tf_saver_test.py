@@ -2,16 +2,13 @@
 
 import os
 import pathlib
-import pickle
 import re
-import sys
 import tempfile
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
@@ -112,35 +109,6 @@ def test_training_goes_on_after_a_restore_as_without(tmp_path, optimizer):
         assert_goes_on(session)
 
 
-_OTHER_PROCESS = """
-import pickle, sys
-import harness, tf_saver_test
-path, optimizer, result = sys.argv[1:]
-with harness.graph_and_session() as session:
-    model = tf_saver_test.Model(optimizer)
-    model.saver.restore(session, path)
-    model.train(session, range(4, 7))
-    with open(result, "wb") as file:
-        pickle.dump(model.state(session), file)
-"""
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
-def test_training_goes_on_in_another_process(tmp_path, optimizer):
-    with harness.graph_and_session() as session:
-        model = Model(optimizer)
-        harness.initialize(session)
-        model.train(session, range(4))
-        path = model.saver.save(session, str(tmp_path / "model"))
-        model.train(session, range(4, 7))
-        want = model.state(session)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    result = tmp_path / "result"
-    run = forked.run_code(_OTHER_PROCESS, path, optimizer, str(result), env=environment, timeout=120)
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert_same(pickle.loads(result.read_bytes()), want)
-
-
 @pytest.mark.parametrize("optimizer", ["adagrad", "sok adam"])
 def test_saving_changes_nothing(tmp_path, optimizer):
     results = []
@@ -172,25 +140,6 @@ def test_a_table_that_nothing_trained_yet(tmp_path):
         assert [len(table["keys"]) for table in model.state(session)[:2]] == [0, 0]
         model.train(session, range(3))
         assert_same(model.state(session), want)
-
-
-def test_without_hashing(tmp_path):
-    rows = {}
-    for restored in (False, True):
-        with harness.graph_and_session() as session:
-            table = sok.EmbeddingVariable(name="table", dim=2, capacity=9, use_hashtable=False)
-            loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, [3, 8])))
-            step = train.AdagradOptimizer(0.1).minimize(loss)
-            saver = train.Saver()
-            if restored:
-                saver.restore(session, str(tmp_path / "model"))
-            else:
-                harness.initialize(session)
-                session.run(step)
-                saver.save(session, str(tmp_path / "model"))
-            session.run(step)
-            rows[restored] = session.run(table.read_value())
-    np.testing.assert_array_equal(rows[True], rows[False])
 
 
 def _names(folder, pattern):
@@ -399,21 +348,6 @@ def test_restoring_in_a_graph_without_init_names_init(tmp_path):
         model = Model()
         with pytest.raises(tf.errors.FailedPreconditionError, match="sok.Init"):
             model.saver.restore(session, path)
-
-
-def test_a_checkpoint_without_the_table(tmp_path):
-    with harness.graph_and_session() as session:
-        dense = tf.Variable(1.0, name="dense")
-        saver = train.Saver([dense])
-        harness.initialize(session)
-        path = saver.save(session, str(tmp_path / "model"))
-    with harness.graph_and_session() as session:
-        dense = tf.Variable(2.0, name="dense")
-        sok.EmbeddingVariable(name="table", dim=2)
-        harness.initialize(session)
-        with pytest.raises(tf.errors.NotFoundError, match="has no 'table'"):
-            train.Saver().restore(session, path)
-        assert session.run(dense) == 2.0
 
 
 def test_savers_without_tables_get_the_same_ops(tmp_path):
