@@ -256,24 +256,6 @@ def test_default_value_dim_is_checked():
         tf.InitializerOption(default_value_dim=2**32)
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_adam_and_rows_outside_the_batch(enabled):
-    """DeepRec's AdamOptimizer leaves them alone; TensorFlow's moves them."""
-    deeprec.use_deeprec_arithmetic(enabled)
-    with harness.graph_and_session() as session:
-        table = tf.get_embedding_variable("t", 2, initializer=ones())
-        ids = v1.placeholder(tf.int64, [None])
-        rows = tf.nn.embedding_lookup(table, ids)
-        train = v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(rows * rows))
-        harness.initialize(session)
-        session.run(train, {ids: [1, 2]})
-        before = session.run(rows, {ids: [1, 2]})
-        session.run(train, {ids: [2]})
-        after = session.run(rows, {ids: [1, 2]})
-    assert (after[0] == before[0]).all() == enabled
-    assert (after[1] < before[1]).all()
-
-
 def test_one_optimizer_trains_tables_of_both_kinds():
     with harness.graph_and_session() as session:
         tables = [

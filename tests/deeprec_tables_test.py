@@ -237,32 +237,6 @@ def test_nothing_is_recorded_in_a_program_for_sok(monkeypatch):
             table.get_frequency([1])
 
 
-def test_a_list_is_the_initial_row_of_every_key(tmp_path):
-    row = [0.5, -2.0, 0.1]
-    option = v1.EmbeddingVariableOption(
-        filter_option=v1.CounterFilter(filter_freq=2),
-        init_option=v1.InitializerOption(default_value_no_permission=9.0),
-    )
-
-    def build():
-        table = v1.get_embedding_variable("table", 3, initializer=row, ev_option=option)
-        ids = v1.placeholder(tf.int64, [None])
-        rows = tf.nn.embedding_lookup(table, ids)
-        return ids, rows, v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
-
-    with harness.graph_and_session() as session:
-        ids, rows, train = build()
-        harness.initialize(session)
-        before = session.run([rows, train], {ids: [5, 5, -(2**63)]})[0]
-        np.testing.assert_array_equal(before, np.float32([row, row, [9.0] * 3]))
-        prefix = v1.train.Saver().save(session, str(tmp_path / "model"))
-    with harness.graph_and_session() as session:
-        ids, rows, _ = build()
-        v1.train.Saver().restore(session, prefix)
-        after = session.run(rows, {ids: [5, 7, 7]})
-        np.testing.assert_array_equal(after, np.float32([np.float32(row) - 2, row, row]))
-
-
 def test_narrow_ids_are_widened_and_others_refused(session):
     table, ids, train = counted()
     of_three = table.get_frequency(3)

@@ -41,20 +41,6 @@ def test_evaluations_within_epochs(tmp_path):
     assert [(entry["epoch"], entry["step"]) for entry in evaluations] == [(1, 5), (1, 10), (2, 15), (2, 18)]
 
 
-def test_max_steps_ends_the_run(tmp_path):
-    flags = [
-        *SMALL,
-        *data_flags("census", tmp_path),
-        "--max_steps",
-        "3",
-        "--output_dir",
-        str(tmp_path / "out"),
-    ]
-    assert train(flags) == 0
-    assert results_of(tmp_path / "out")["steps"] == 3
-    assert len(results_of(tmp_path / "out")["evaluations"]) == 1
-
-
 def with_bad_lines(folder, count):
     write_census(folder)
     with open(folder / "adult.data", "a", encoding="utf-8") as stream:

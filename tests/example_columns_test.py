@@ -4,7 +4,6 @@ import pytest
 
 import forked
 import ranks
-from ctr.models import MODELS
 from example_runs_program import train
 from example_support import (
     EXAMPLES,
@@ -18,17 +17,6 @@ from example_support import (
 from same_length import zip_equal
 
 COLUMNS = [*SMALL_FLAGS, "--api", "feature_column"]
-
-
-def test_every_model_trains(tmp_path):
-    flags = [*COLUMNS, *data_flags("movielens", tmp_path), "--epochs", "4", "--learning_rate", "0.01"]
-    flags += ["--dropout", "0", "--embedding_l2", "0"]
-    run_all([[*flags, "--model", model, "--output_dir", str(tmp_path / model)] for model in MODELS])
-    for model in MODELS:
-        results = results_of(tmp_path / model)
-        assert len(results["evaluations"]) == 4
-        # Below ln 2, the loss of an untrained model.
-        assert results["last_training_loss"] < 0.65
 
 
 def test_columns_learn_what_layers_learn(tmp_path):

@@ -6,16 +6,14 @@ import tensorflow as tf
 
 from ctr.bad_lines import BadLines
 from ctr.datasets.criteo import Criteo
-from ctr.datasets.movielens import MovieLens
 from ctr.history import History
-from ctr.models import MODELS
 from ctr.models.dlrm import pair_products
 from ctr.models.model import ModelSettings
 from ctr.parsing import combined_ids, field_ids
 from ctr.progress import Progress
 from ctr.tables import TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
-from example_support import write_criteo, write_movielens
+from example_support import write_criteo
 from harness import without_optimizations
 
 
@@ -51,15 +49,6 @@ def train(dataset, model, seed=1, max_steps=None):
 
 def losses(history):
     return np.array([step.loss for step in history.losses])
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_few_steps_lower_the_loss(tmp_path, model):
-    # MovieLens has all kinds of features: dense, one-hot, multi-hot and combined.
-    dataset = MovieLens(str(write_movielens(tmp_path)), 1, 0.2, BadLines(0, print))
-    result = losses(train(dataset, model))
-    assert np.isfinite(result).all()
-    assert result[-10:].mean() < 0.9 * result[:5].mean()
 
 
 def test_what_can_be_learnt_is_learnt(tmp_path):

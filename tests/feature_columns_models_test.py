@@ -54,21 +54,6 @@ def test_dense_features_looks_groups_up_together(version):
     assert len(names[0]) == 3
 
 
-@support.needs_dense_features
-def test_dense_features_that_do_not_train_insert_nothing(session):
-    layer = support.dense_features([integers("a", 2, "group")])
-    training = tf.compat.v1.placeholder(tf.bool, [])
-    output = layer(features(), training=training)
-    evaluation = layer(features(), training=False)
-    harness.initialize(session)
-    (table,) = layer.trainable_weights
-    want = session.run(evaluation)
-    np.testing.assert_array_equal(session.run(output, {training: False}), want)
-    assert session.run(table.size()) == 0
-    np.testing.assert_array_equal(session.run(output, {training: True}), want)
-    assert session.run(table.size()) == 2
-
-
 def _linear_columns(tables):
     if tables:
         keys = feature_columns.categorical_column_with_embedding("a", tf.int64)

@@ -181,32 +181,6 @@ def test_partitioners_do_not_concern_tables(scope):
         assert session.run(layer).shape == (2, 5)
 
 
-def test_replacements_can_be_undone_and_leave_others_alone():
-    from tensorflow.python.feature_column import feature_column, feature_column_v2
-
-    replacements.uninstall(Part.FEATURE_COLUMNS)
-    watched = [
-        (feature_column, "_internal_input_layer"),
-        (feature_column_v2.EmbeddingColumn, "__new__"),
-        (feature_column_v2.SharedEmbeddingColumn, "__new__"),
-        (feature_column_v2.IndicatorColumn, "__new__"),
-        (feature_column._SharedEmbeddingColumn, "__new__"),
-    ]
-    before = [getattr(owner, name) for owner, name in watched]
-    replacements.install(Part.FEATURE_COLUMNS)
-    assert replacements.is_installed(Part.FEATURE_COLUMNS)
-    replacements.install(Part.FEATURE_COLUMNS)
-    plain = fc.embedding_column(fc.categorical_column_with_identity("a", 9), 2)
-    assert type(plain) is feature_column_v2.EmbeddingColumn
-    replacements.uninstall(Part.FEATURE_COLUMNS)
-    assert not replacements.is_installed(Part.FEATURE_COLUMNS)
-    assert [getattr(owner, name) for owner, name in watched] == before
-    assert "__new__" not in vars(feature_column._SharedEmbeddingColumn)
-    assert (
-        type(fc.indicator_column(fc.categorical_column_with_identity("a", 9))).__name__ == "IndicatorColumn"
-    )
-
-
 def test_columns_load_what_they_name_of_a_checkpoint(tmp_path):
     with harness.graph_and_session() as session:
         layer = input_layer(features(), [integers("a", 2, "group")])

@@ -272,11 +272,6 @@ def test_every_name_of_distributed_embeddings_is_there_with_its_arguments():
             assert getattr(module, name) is getattr(dmp, name) and inspect.getdoc(getattr(dmp, name))
 
 
-def test_the_savers_module_and_class_are_reached_by_dots():
-    assert resolve("saver.Saver") is sok.Saver
-    assert resolve("saver.Saver.Saver") is sok.Saver
-
-
 def test_version_is_a_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+([.+-]?\w+)*", sok.__version__)
 
