@@ -7,7 +7,7 @@ import tensorflow as tf
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
 from sparse_operation_kit import native
-from sparse_operation_kit.dist_model_parallel import layer_call
+from sparse_operation_kit.dist_model_parallel import inputs
 
 # TensorFlow 1.15 executes eagerly only if it is asked to.
 tf.compat.v1.enable_v2_behavior()
@@ -94,7 +94,7 @@ def test_outputs_and_gradients_are_those_of_products_and_of_tensorflows_ops(monk
     _assert_close(_of_tables(layer, gradients), expected[1])
     _assert_close(_of_tables(layer, seconds), expected[2])
     # What a layer on a GPU does.
-    monkeypatch.setattr(layer_call, "may_be_on_gpu", lambda variable: True)
+    monkeypatch.setattr(inputs, "may_be_on_gpu", lambda variable: True)
     by_tensorflow = _with_gradients(lambda: _by_layer(layer), variables, second=False)
     _assert_close(outputs, by_tensorflow[0])
     _assert_close(gradients, by_tensorflow[1])

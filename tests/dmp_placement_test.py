@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparse_operation_kit.dist_model_parallel import cli, drawing
-from sparse_operation_kit.dist_model_parallel.placement import place
-from sparse_operation_kit.dist_model_parallel.slices import slice_counts
-from sparse_operation_kit.dist_model_parallel.tables import STRATEGIES, Options, Table
+from sparse_operation_kit.dist_model_parallel import cli
+from sparse_operation_kit.dist_model_parallel.placement import STRATEGIES, Options, Table, place, slice_counts
 
 TABLES = st.lists(
     st.builds(
@@ -341,4 +339,4 @@ def test_a_missing_file(capsys):
     ("number", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**70, "1048576.0 PiB")]
 )
 def test_sizes(number, text):
-    assert drawing.size(number) == text
+    assert cli.size(number) == text

@@ -19,8 +19,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat.internals import trackable
-from sparse_operation_kit.optimizers.averaged_gradients import average
-from sparse_operation_kit.optimizers.combination import is_by_hand
+from sparse_operation_kit.optimizers.combination import average, is_by_hand
 from sparse_operation_kit.ranks.communicator import communicator
 
 _VARIABLES = "tensorflow.python.ops"

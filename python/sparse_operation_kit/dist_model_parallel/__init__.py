@@ -3,9 +3,12 @@
 `python -m sparse_operation_kit.dist_model_parallel plan` shows where tables would be placed.
 """
 
-from sparse_operation_kit.dist_model_parallel.concat_one_hot import ConcatOneHotEmbedding
 from sparse_operation_kit.dist_model_parallel.distributed_embedding import DistributedEmbedding
-from sparse_operation_kit.dist_model_parallel.embedding import Embedding, embedding_lookup
+from sparse_operation_kit.dist_model_parallel.embedding import (
+    ConcatOneHotEmbedding,
+    Embedding,
+    embedding_lookup,
+)
 from sparse_operation_kit.dist_model_parallel.integer_lookup import IntegerLookup
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.training import (

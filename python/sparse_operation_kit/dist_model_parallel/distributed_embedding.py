@@ -11,12 +11,10 @@ import tensorflow as tf
 from sparse_operation_kit import compat
 from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.dist_model_parallel import lookups, worker_lookups
-from sparse_operation_kit.dist_model_parallel.cut_variables import cut_name, replica_name
 from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
-from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, flat_ids
+from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, LayerCall, flat_ids
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
-from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
-from sparse_operation_kit.dist_model_parallel.layout import Group
+from sparse_operation_kit.dist_model_parallel.layout import Group, cut_name, replica_name
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.weights import Weights
 from sparse_operation_kit.optimizers import dense_updates

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Union
 
 import tensorflow as tf
 
+from sparse_operation_kit import native
 from sparse_operation_kit.dist_model_parallel.ids import as_ids
-from sparse_operation_kit.dist_model_parallel.strategy import TableOfLayer
+from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy, TableOfLayer
+from sparse_operation_kit.tables.table_device import may_be_on_gpu
 
 Ids = Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]
 
@@ -141,3 +144,64 @@ def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
         raise ValueError(f"{who}: ids must be [batch, {len(sizes)}], not {ids.shape}")
     values = tf.reshape(tf.cast(values, tf.int64), [-1])
     return FlatIds(ids, values, sizes, combiner)
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerCall:
+    """One call of a layer.
+
+    Attributes:
+      strategy: the tables.
+      replicas: the variables of `strategy.layout.replicas`.
+      variables: this rank's other variables, those of `strategy.layout.groups`.
+      flat: the ids of this rank's inputs.
+      name: of the layer, for messages; a name for the exchanges of this call.
+    """
+
+    strategy: DistEmbeddingStrategy
+    replicas: Sequence[tf.Variable]
+    variables: Sequence[tf.Variable]
+    flat: Sequence[FlatIds]
+    name: str
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether rows may be on a GPU."""
+        return any(may_be_on_gpu(variable) for variable in [*self.replicas, *self.variables])
+
+
+@dataclasses.dataclass(frozen=True)
+class MergedIds:
+    """The ids of inputs by unit: tables whose ids are merged into one set of keys.
+
+    Attributes:
+      distinct: for each unit int64, its distinct keys.
+      places: for each unit int32, for all ids of its inputs, one input after another, where their key is.
+      finding: int64 [3]: zeros, or 1, the position of the first input with an id that is not in its table,
+        and that id.
+    """
+
+    distinct: list[tf.Tensor]
+    places: list[tf.Tensor]
+    finding: tf.Tensor
+
+
+def merge_ids(flat: Sequence[FlatIds], unit_of: Sequence[int], bases: Sequence[int], units: int) -> MergedIds:
+    """Merges ids.
+
+    Args:
+      flat: the inputs, at least one.
+      unit_of: the unit of each.
+      bases: the key of the id 0 of each.
+      units: how many there are.
+    """
+    with tf.device("/device:CPU:0"):
+        merged = native.ops.sok_merge_ids(
+            ids=[ids.values for ids in flat],
+            units=units,
+            unit_of=list(unit_of),
+            bases=list(bases),
+            features=[len(ids.sizes) for ids in flat],
+            sizes=[size for ids in flat for size in ids.sizes],
+        )
+    return MergedIds(list(merged.distinct), list(merged.places), merged.finding)

@@ -134,14 +134,11 @@ class IntegerLookup(Layer):
         self, distinct: tf.Tensor, occurrences: tf.Tensor, training: Union[bool, tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The distinct keys of the ranks, and how often each occurs there, one rank after the other."""
-        ranks = communicator()
         words = tf.reshape(tf.stack([distinct, occurrences], axis=1), [-1])
         # All ranks run the exchange, also if `training` is a tensor that is false.
         words = words[: tf.size(words) * tf.cast(training, tf.int32)]
         name = exchange_names.unique_name(f"keys of IntegerLookup '{self.name}'")
-        received, _ = ranks.exchange(
-            tf.tile(words, [ranks.size]), tf.fill([ranks.size], tf.size(words)), name
-        )
+        received, _ = communicator().send_to_all(words, name)
         pairs = tf.reshape(received, [-1, 2])
         return pairs[:, 0], pairs[:, 1]
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.dist_model_parallel import messages
+from sparse_operation_kit.dist_model_parallel import exchanges
 from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
-from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
+from sparse_operation_kit.dist_model_parallel.inputs import LayerCall, merge_ids
 from sparse_operation_kit.dist_model_parallel.layout import Layout, Part, Unit
-from sparse_operation_kit.dist_model_parallel.merged_ids import merge_ids
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.ranks.communicator import communicator
@@ -46,7 +45,7 @@ def look_up(call: LayerCall) -> list[Any]:
     unit_of, bases = _units_of_inputs(strategy)
     merged = merge_ids(flat, unit_of, bases, len(units))
     asked = [_asked(*of_unit) for of_unit in zip(units, merged.distinct, merged.places)]
-    header = messages.header(strategy, range(len(flat)), merged.finding)
+    header = exchanges.header(strategy, range(len(flat)), merged.finding)
     if communicator().size == 1:
         matrices = _own_matrices(call, asked, header)
     else:
@@ -121,7 +120,7 @@ class _Matrices:
 
 def _own_matrices(call: LayerCall, asked: Sequence[_Asked], header: tf.Tensor) -> _Matrices:
     layout = call.strategy.layout
-    gate = messages.checked(call.strategy, header[tf.newaxis], call.name, tf.constant(0))
+    gate = exchanges.checked(call.strategy, header[tf.newaxis], call.name, tf.constant(0))
     matrices = _Matrices(layout, asked, gate)
     own = []
     for variable, parts in zip(call.variables, layout.parts_of(0)):
@@ -144,15 +143,15 @@ def _matrices_of_ranks(call: LayerCall, asked: Sequence[_Asked], header: tf.Tens
     )
     groups = len(variables)
     places = tf.cumsum(splits, exclusive=True)[:, tf.newaxis] + tf.range(
-        messages.HEADER + groups, dtype=tf.int64
+        exchanges.HEADER + groups, dtype=tf.int64
     )
     # If another rank has other tables, its message may be shorter. The error is raised before its words are
     # used.
     places = tf.minimum(places, tf.size(received, out_type=tf.int64) - 1)
-    headers = messages.checked(strategy, tf.gather(received, places[:, : messages.HEADER]), name, places)
-    counts = tf.gather(received, headers[:, messages.HEADER :])
+    headers = exchanges.checked(strategy, tf.gather(received, places[:, : exchanges.HEADER]), name, places)
+    counts = tf.gather(received, headers[:, exchanges.HEADER :])
     sizes = tf.concat(
-        [tf.fill([strategy.world_size, 1], tf.constant(messages.HEADER + groups, tf.int64)), counts], 1
+        [tf.fill([strategy.world_size, 1], tf.constant(exchanges.HEADER + groups, tf.int64)), counts], 1
     )
     split = tf.split(received, tf.reshape(sizes, [-1]), num=strategy.world_size * (1 + groups))
     own = [

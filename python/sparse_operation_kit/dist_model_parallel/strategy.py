@@ -8,8 +8,7 @@ from typing import Any
 
 from sparse_operation_kit.dist_model_parallel.keras import keras
 from sparse_operation_kit.dist_model_parallel.layout import Layout, lay_out
-from sparse_operation_kit.dist_model_parallel.placement import Placement, place
-from sparse_operation_kit.dist_model_parallel.tables import Options, Table, describe
+from sparse_operation_kit.dist_model_parallel.placement import Options, Placement, Table, describe, place
 
 COMBINERS = (None, "sum", "mean")
 

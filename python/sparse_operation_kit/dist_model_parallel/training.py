@@ -11,72 +11,57 @@ from sparse_operation_kit import compat
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.compat.tensors import reference
-from sparse_operation_kit.dist_model_parallel.cut_variables import is_cut
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
-from sparse_operation_kit.optimizers import averaged_gradients, distributed, sharded_norms
-from sparse_operation_kit.optimizers.combination import Pairs, by_hand, combine, graphs_of
+from sparse_operation_kit.dist_model_parallel.layout import is_cut
+from sparse_operation_kit.optimizers import distributed, sharded_norms
+from sparse_operation_kit.optimizers.combination import Combine, Pairs, by_hand, combine
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import broadcast
 from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 
-class _Options:
-    """How gradients are combined: those of Horovod's arguments that have an effect."""
+def _is_of_ranks(variable: Any) -> bool:
+    """Whether the gradient of a variable is a sum over ranks already."""
+    return is_cut(variable) or is_embedding_variable(variable)
 
-    def __init__(
-        self,
-        who: str,
-        *,
-        compression: Any,
-        sparse_as_dense: bool,
-        op: Any,
-        gradient_predivide_factor: float,
-        backward_passes_per_step: int = 1,
-    ) -> None:
-        if backward_passes_per_step != 1:
-            raise ValueError(f"{who}: backward_passes_per_step must be 1, not {backward_passes_per_step}")
-        if gradient_predivide_factor != 1.0:
-            raise ValueError(f"{who}: gradient_predivide_factor must be 1.0, not {gradient_predivide_factor}")
-        if compression is not None and getattr(compression, "__name__", "") != "NoneCompressor":
-            raise ValueError(f"{who}: compression must be None, not {compression!r}")
-        self.average = distributed.parse_op(op, who) == "average"
-        self.sparse_as_dense = sparse_as_dense
+
+def _combination(
+    who: str,
+    *,
+    compression: Any,
+    sparse_as_dense: bool,
+    op: Any,
+    gradient_predivide_factor: float,
+    backward_passes_per_step: int = 1,
+) -> Combine:
+    """Returns what combines gradients over ranks: a function of pairs and a prefix of names."""
+    if backward_passes_per_step != 1:
+        raise ValueError(f"{who}: backward_passes_per_step must be 1, not {backward_passes_per_step}")
+    if gradient_predivide_factor != 1.0:
+        raise ValueError(f"{who}: gradient_predivide_factor must be 1.0, not {gradient_predivide_factor}")
+    if compression is not None and getattr(compression, "__name__", "") != "NoneCompressor":
+        raise ValueError(f"{who}: compression must be None, not {compression!r}")
+    average = distributed.parse_op(op, who) == "average"
 
     @tf.autograph.experimental.do_not_convert
-    def combined(self, pairs: Iterable, prefix: str) -> Pairs:
-        """Combines gradients over ranks.
-
-        Those of tables that are distributed or sliced are sums over ranks already. So are those of embedding
-        variables.
-        """
-        pairs = list(pairs)
-        if communicator().size == 1:
-            return pairs
-        common = [pair for pair in pairs if not (is_cut(pair[1]) or is_embedding_variable(pair[1]))]
-        of_common = iter(combine(common, prefix, average=self.average, sparse_as_dense=self.sparse_as_dense))
-        combined: Pairs = []
-        for gradient, variable in pairs:
-            if not (is_cut(variable) or is_embedding_variable(variable)):
-                combined.append(next(of_common))
-            else:
-                combined.append((_averaged(gradient, variable) if self.average else gradient, variable))
+    def combined(pairs: Iterable, prefix: str) -> Pairs:
+        result = combine(
+            pairs,
+            prefix,
+            average=average,
+            sparse_as_dense=sparse_as_dense,
+            divide_sums=average,
+            is_sum=_is_of_ranks,
+        )
+        if communicator().size > 1:
+            # So that clipping by the global norm has the same effect on all ranks.
+            for gradient, variable in result:
                 if is_cut(variable):
-                    sharded_norms.mark_as_of_one_rank(combined[-1][0])
-        # So that clipping by the global norm has the same effect on all ranks.
-        replacements.install(Part.NORMS)
-        return combined
+                    sharded_norms.mark_as_of_one_rank(gradient)
+            replacements.install(Part.NORMS)
+        return result
 
-
-def _averaged(gradient: Any, variable: tf.Variable) -> Any:
-    """Returns a gradient that is a sum over ranks, divided by their number."""
-    size = communicator().size
-    if gradient is None:
-        return None
-    if is_embedding_variable(variable):
-        return averaged_gradients.divided(gradient)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values / size, gradient.indices, gradient.dense_shape)
-    return gradient / size
+    return combined
 
 
 class DistributedGradientTape:
@@ -117,7 +102,7 @@ class DistributedGradientTape:
     ) -> None:
         del device_dense, device_sparse, num_groups, groups
         self._tape = gradtape
-        self._options = _Options(
+        self._combine = _combination(
             type(self).__name__,
             compression=compression,
             sparse_as_dense=sparse_as_dense,
@@ -130,7 +115,7 @@ class DistributedGradientTape:
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
         flat = tf.nest.flatten(sources)
         pairs = zip(tf.nest.flatten(gradients, expand_composites=False), flat)
-        combined = self._options.combined(pairs, "DistributedGradientTape")
+        combined = self._combine(pairs, "DistributedGradientTape")
         return tf.nest.pack_sequence_as(sources, [gradient for gradient, _ in combined])
 
     def __enter__(self) -> DistributedGradientTape:
@@ -147,26 +132,20 @@ class DistributedGradientTape:
 class _OfSessions(distributed.DistributedOptimizer):
     """The wrapper of an optimizer of tf.compat.v1.train."""
 
-    def __init__(self, optimizer: Any, options: _Options, name: str | None) -> None:
-        super().__init__(optimizer, op="average" if options.average else "sum", name=name)
-        self._options = options
-
-    def combine_gradients(self, grads_and_vars: Iterable) -> Pairs:
-        """Combines gradients of tf.gradients over the ranks; `compute_gradients` does this by itself."""
-        pairs = list(grads_and_vars)
-        self._combined.update(graphs_of(pairs))
-        return self._options.combined(pairs, self.get_name())
+    def __init__(self, optimizer: Any, combination: Combine, name: str | None) -> None:
+        super().__init__(optimizer, op="sum", name=name)
+        self._combine = combination
 
 
 class _OfKeras:
     """What `DistributedOptimizer` adds to the class of a Keras optimizer."""
 
-    _dmp_options: _Options
+    _dmp_combine: Combine
 
     def apply_gradients(self, grads_and_vars: Iterable, *args: Any, **kwargs: Any) -> Any:
         """Calls the optimizer's `apply_gradients` with gradients combined over all ranks."""
         pairs = [(gradient, variable) for gradient, variable in grads_and_vars]
-        combined = self._dmp_options.combined(pairs, f"Distributed{type(self).__name__}")
+        combined = self._dmp_combine(pairs, f"Distributed{type(self).__name__}")
         with by_hand():
             return super().apply_gradients(combined, *args, **kwargs)  # type: ignore[misc]
 
@@ -206,7 +185,7 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
       ValueError: another argument is out of range.
     """
     del use_locking, device_dense, device_sparse, average_aggregated_gradients, num_groups, groups
-    options = _Options(
+    combination = _combination(
         "DistributedOptimizer",
         compression=compression,
         sparse_as_dense=sparse_as_dense,
@@ -217,7 +196,7 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
     if isinstance(optimizer, (_OfKeras, distributed.DistributedOptimizer)):
         raise TypeError("DistributedOptimizer: the optimizer is a DistributedOptimizer already")
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        return _OfSessions(optimizer, options, name)
+        return _OfSessions(optimizer, combination, name)
     if not isinstance(optimizer, _keras_optimizers()):
         raise TypeError(
             "DistributedOptimizer takes an optimizer of tf.compat.v1.train or of Keras, not "
@@ -235,7 +214,7 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
     # Keras saves an optimizer by its class's name and module, and so finds the class that the optimizer had.
     attributes = {"__module__": type(optimizer).__module__}
     distributed_one.__class__ = type(type(optimizer).__name__, (_OfKeras, type(optimizer)), attributes)
-    distributed_one._dmp_options = options
+    distributed_one._dmp_combine = combination
     return distributed_one
 
 

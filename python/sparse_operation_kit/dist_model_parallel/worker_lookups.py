@@ -14,13 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.dist_model_parallel import messages
-from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
+from sparse_operation_kit.dist_model_parallel import exchanges
+from sparse_operation_kit.dist_model_parallel.exchanges import swap
 from sparse_operation_kit.dist_model_parallel.ids import unless
-from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
-from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
+from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, LayerCall, merge_ids
 from sparse_operation_kit.dist_model_parallel.layout import Part, Unit
-from sparse_operation_kit.dist_model_parallel.merged_ids import merge_ids
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.ranks.communicator import communicator
@@ -45,11 +43,11 @@ def look_up(call: LayerCall) -> list[Any]:
     if own:
         merged = merge_ids(flat, [r.variable for r in read], [r.base for r in read], len(variables))
     finding = None if merged is None else merged.finding
-    header = messages.header(strategy, own, finding, [shape[0] for shape in shapes])
+    header = exchanges.header(strategy, own, finding, [shape[0] for shape in shapes])
     words = tf.concat([header, *(shape // [size, 1] for shape in shapes)], axis=0)
     told, starts = _told(strategy, words, name)
-    gate = messages.checked(
-        strategy, tf.gather(told, starts + tf.range(messages.HEADER, dtype=tf.int64)), name, told
+    gate = exchanges.checked(
+        strategy, tf.gather(told, starts + tf.range(exchanges.HEADER, dtype=tf.int64)), name, told
     )
     if not tf.executing_eagerly():
         gate = _with_known_dimensions(strategy, gate, starts, name)
@@ -138,7 +136,7 @@ def _with_known_dimensions(
     some_flat, some_deep = [], []
     for rank, numbers in enumerate(strategy.input_ids_list):
         plain = [i for i, number in enumerate(numbers) if _unit_of(strategy, number).combiner is None]
-        words = [messages.HEADER + 2 * i + 1 for i in plain]
+        words = [exchanges.HEADER + 2 * i + 1 for i in plain]
         hotness = tf.gather(told, starts[rank] + tf.constant(words, tf.int64))
         some_flat.append(tf.reduce_any(hotness < 0))
         some_deep.append(tf.reduce_any(hotness >= 0))
@@ -175,10 +173,10 @@ def _rows(
 
 def _told(strategy: DistEmbeddingStrategy, words: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the words of all ranks, and where each rank's words begin, [ranks, 1]."""
-    told, splits = exchange_ids([[words]] * strategy.world_size, f"{name}: shapes")
+    told, splits = communicator().send_to_all(words, f"{name}: shapes")
     # If another rank has other tables, its words may be too few. They are not used: its header is an error.
     told = tf.concat([told, tf.zeros([strategy.world_size * tf.size(words)], tf.int64)], axis=0)
-    return told, tf.cumsum(splits, exclusive=True)[:, tf.newaxis]
+    return told, tf.cumsum(tf.cast(splits, tf.int64), exclusive=True)[:, tf.newaxis]
 
 
 def _shapes_of(
@@ -186,7 +184,7 @@ def _shapes_of(
 ) -> dict[int, tf.Tensor]:
     """For each input of a rank, the `_shape` of another rank's samples."""
     numbers = strategy.input_ids_list[rank]
-    begin = start + messages.HEADER
+    begin = start + exchanges.HEADER
     shapes = tf.reshape(told[begin : begin + 2 * len(numbers)], [len(numbers), 2])
     return {number: shapes[i] for i, number in enumerate(numbers)}
 

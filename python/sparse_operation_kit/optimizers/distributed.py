@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.optimizers.combination import by_hand, combine, graphs_of
+from sparse_operation_kit.optimizers.combination import Combine, by_hand, combine, graphs_of
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
 
 _OPS = ("sum", "average")
@@ -45,8 +46,8 @@ class DistributedOptimizer(OptimizerWrapper):
 
     def __init__(self, optimizer: Any, *, op: str, sparse_as_dense: bool = False, name: str | None = None):
         super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
-        self._average = parse_op(op, "DistributedOptimizer") == "average"
-        self._sparse_as_dense = sparse_as_dense
+        average = parse_op(op, "DistributedOptimizer") == "average"
+        self._combine: Combine = functools.partial(combine, average=average, sparse_as_dense=sparse_as_dense)
         # The graphs whose gradients have been combined.
         self._combined: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
@@ -69,7 +70,7 @@ class DistributedOptimizer(OptimizerWrapper):
         """
         pairs = list(grads_and_vars)
         self._combined.update(graphs_of(pairs))
-        return combine(pairs, self.get_name(), average=self._average, sparse_as_dense=self._sparse_as_dense)
+        return self._combine(pairs, self.get_name())
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
         """Calls the wrapped optimizer's `apply_gradients`.

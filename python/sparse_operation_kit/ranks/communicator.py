@@ -73,6 +73,14 @@ class Communicator:
         del name, beside
         return tf.convert_to_tensor(words, tf.int64)[: splits[0]], tf.convert_to_tensor(splits, tf.int32)
 
+    def send_to_all(self, words: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sends int64 words [w] to every rank; returns what `exchange` returns.
+
+        An exchange reports which ranks wait for which others; an allgather does not.
+        """
+        words = tf.convert_to_tensor(words, tf.int64)
+        return self.exchange(tf.tile(words, [self.size]), tf.fill([self.size], tf.size(words)), name)
+
     def allreduce(self, tensor: tf.Tensor, average: bool, name: str) -> tf.Tensor:
         """Returns the sum or the average of a numeric tensor that has one shape and dtype on all ranks."""
         del average, name

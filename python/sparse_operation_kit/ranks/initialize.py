@@ -208,7 +208,7 @@ def _state_of(graph: tf.Graph) -> _GraphState:
 def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
     words = [configuration.global_batch_size, seed, configuration.gradient_dtype.as_datatype_enum]
     if tf.executing_eagerly():
-        return _told_to_ranks(tf.constant(words, tf.int64), words)
+        return _exchanged(tf.constant(words, tf.int64))
     state = _state_of(tf.compat.v1.get_default_graph())
     if state.status is not None and state.imported is not None:
         _set_words(state.imported, words)
@@ -232,22 +232,20 @@ def _unless_it_has_run(words: list[int], after: list[tf.Tensor]) -> tf.Tensor:
         arguments = tf.constant(words, tf.int64)
         has_run = native.ops.sok_init_has_run(arguments, rank=ranks.rank, ranks=ranks.size)
     # Only one side of the switch runs, so ranks exchange nothing if Init has run already.
-    first = _told_to_ranks(tf.raw_ops.Switch(data=arguments, pred=has_run).output_false, words)
+    first = _exchanged(tf.raw_ops.Switch(data=arguments, pred=has_run).output_false)
     again = tf.raw_ops.Switch(data=tf.constant("OK"), pred=has_run).output_true
     return tf.raw_ops.Merge(inputs=[first, again], name="SokInit").output
 
 
-def _told_to_ranks(arguments: tf.Tensor, words: list[int]) -> tf.Tensor:
-    """Returns the op that exchanges `arguments`, whose value is `words`, and prepares the session."""
+def _exchanged(arguments: tf.Tensor) -> tf.Tensor:
+    """Returns the op that exchanges the arguments and prepares the session."""
     ranks = communicator()
     with tf.name_scope(""):
         # A unique name, because one step may run several of these exchanges.
         name = tf.compat.v1.get_default_graph().unique_name("sok.Init")
     # All ranks get the arguments of all ranks, so that each can name those that disagree.
-    told, _ = ranks.exchange(
-        tf.tile(arguments, [ranks.size]), tf.constant([len(words)] * ranks.size, tf.int32), name
-    )
-    return native.ops.sok_init(told, rank=ranks.rank, ranks=ranks.size)
+    received, _ = ranks.send_to_all(arguments, name)
+    return native.ops.sok_init(received, rank=ranks.rank, ranks=ranks.size)
 
 
 def _seed_of(graph: tf.Graph) -> int:

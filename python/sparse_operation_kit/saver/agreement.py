@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -10,30 +9,14 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.ranks.communicator import communicator
 
-# Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
-_LONGEST_LIST = 120
-
-
-def list_of(names: Sequence[str]) -> str:
-    """Returns the names in quotes, or the first name and a fingerprint; for messages and exchange names."""
-    everything = ", ".join(f"'{name}'" for name in names)
-    if len(everything) <= _LONGEST_LIST:
-        return everything
-    fingerprint = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    return f"'{names[0]}' and {len(names) - 1} more ({fingerprint})"
-
 
 def agree(words: tf.Tensor, name: str) -> tf.Tensor:
-    """Returns the int64 words `[k]` of every rank, `[ranks, k]`.
-
-    It uses an exchange and not an allgather, because an exchange reports which ranks wait for which others.
-    """
+    """Returns the int64 words `[k]` of every rank, `[ranks, k]`."""
     known = communicator()
     if known.size == 1:
         return words[tf.newaxis]
-    count = words.shape.num_elements()
-    received, _ = known.exchange(tf.tile(words, [known.size]), tf.fill([known.size], count), name)
-    return tf.reshape(received, [known.size, count])
+    received, _ = known.send_to_all(words, name)
+    return tf.reshape(received, [known.size, words.shape.num_elements()])
 
 
 class Stages:

@@ -16,7 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.saver.agreement import Stages, list_of
+from sparse_operation_kit.ranks.exchange_names import list_of
+from sparse_operation_kit.saver.agreement import Stages
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.table_device import check_same_device

@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver import checkpoint_restore, checkpoint_save, left_out_tables, old_checkpoints
-from sparse_operation_kit.saver.agreement import list_of
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, with_given_names
 
 _BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
