@@ -21,7 +21,7 @@ from sparse_operation_kit.lookup.embedding_lookup import (
 from sparse_operation_kit.lookup.prefetch import LookupPrefetch
 from sparse_operation_kit.optimizers.context_scope import OptimizerScope
 from sparse_operation_kit.optimizers.distributed import DistributedOptimizer
-from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
+from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
 from sparse_operation_kit.ranks.initialize import Init
 from sparse_operation_kit.saver import IncrementalCheckpointHook, Saver, init_from_checkpoint
 from sparse_operation_kit.tables import meta_graphs as _meta_graphs  # noqa: F401 - registers functions

@@ -1,4 +1,4 @@
-"""The command `plan`: where tables would be, before anything is built."""
+"""The command `plan`: prints where tables would be, before anything is built."""
 
 from __future__ import annotations
 

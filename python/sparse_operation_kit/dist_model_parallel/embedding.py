@@ -1,4 +1,4 @@
-"""Embedding: a table for one or many ids per sample, as in NVIDIA's distributed-embeddings."""
+"""Embedding and ConcatOneHotEmbedding: tables on one rank, as in NVIDIA's distributed-embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exchanges of matrices between ranks: all of a step in one exchange, and their gradients in another."""
+"""What ranks send each other: headers with fingerprints and errors, ids, matrices and their gradients."""
 
 from __future__ import annotations
 

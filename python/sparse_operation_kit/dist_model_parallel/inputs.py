@@ -1,4 +1,4 @@
-"""The ids of an input of a `DistributedEmbedding`, flat, and the shape of the input's output."""
+"""The ids of a layer's inputs: flat, and merged over the inputs of a unit; the shapes of the outputs."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, placement_of, target_of
+from sparse_operation_kit.experiment.initialize import ALL_RANKS, checked_rank, placement_of, target_of
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.initialize import ready_graph
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -60,17 +60,10 @@ class FixedRows(EmbeddingVariable):
         Args:
           initial_value: All rows, [rows, columns], the same on all ranks: an array, a list or a tensor.
           trainable: Whether the variable is in `TRAINABLE_VARIABLES`; None means True.
-          collections: Must be None.
-          validate_shape: Not used.
-          caching_device: Not used.
+          collections, variable_def, import_scope, constraint, distribute_strategy: Must be None.
+          validate_shape, caching_device, synchronization, aggregation: Not used.
           name: "Variable" by default, made unique.
           dtype: tf.float32.
-          variable_def: Must be None.
-          import_scope: Must be None.
-          constraint: Must be None.
-          distribute_strategy: Must be None.
-          synchronization: Not used.
-          aggregation: Not used.
           shape: (rows, columns), instead of `initial_value`.
           initializer: Used with `shape`; see `EmbeddingVariable`.
 
@@ -163,28 +156,14 @@ class LocalizedVariable(FixedRows):
     """
 
     def __init__(
-        self,
-        initial_value: Any = None,
-        trainable: bool | None = None,
-        collections: Any = None,
-        validate_shape: bool = True,
-        caching_device: Any = None,
-        name: str | None = None,
-        dtype: tf.DType | None = None,
-        variable_def: Any = None,
-        import_scope: Any = None,
-        constraint: Any = None,
-        distribute_strategy: Any = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
-        shape: Any = None,
-        initializer: Any = None,
-        global_gpu_id: int | None = None,
-        target_gpu: int | None = None,
+        self, *args: Any, global_gpu_id: int | None = None, target_gpu: int | None = None, **kwargs: Any
     ) -> None:
-        """Creates the variable. The arguments up to `initializer` are those of `DistributedVariable`.
+        """Creates the variable.
 
-        `global_gpu_id` is None or this rank; `target_gpu` is the rank that holds the rows.
+        Args:
+          *args, **kwargs: The arguments of `DistributedVariable`.
+          global_gpu_id: None or this rank.
+          target_gpu: The rank that holds the rows.
 
         Raises:
           TypeError, ValueError: As for `DistributedVariable`; `target_gpu` is None or not a rank; or
@@ -195,23 +174,7 @@ class LocalizedVariable(FixedRows):
         if global_gpu_id is not None and global_gpu_id != communicator().rank:
             raise ValueError(f"This is rank {communicator().rank}, not global_gpu_id={global_gpu_id}")
         self.target_gpu = checked_rank(target_gpu)
-        super().__init__(
-            initial_value,
-            trainable,
-            collections,
-            validate_shape,
-            caching_device,
-            name,
-            dtype,
-            variable_def,
-            import_scope,
-            constraint,
-            distribute_strategy,
-            synchronization,
-            aggregation,
-            shape,
-            initializer,
-        )
+        super().__init__(*args, **kwargs)
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy

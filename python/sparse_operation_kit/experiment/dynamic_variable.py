@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.experiment.placement import placement_of, target_of
+from sparse_operation_kit.experiment.initialize import placement_of, target_of
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.initialize import ready_graph
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable

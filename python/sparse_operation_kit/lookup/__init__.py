@@ -1,5 +1,5 @@
 """Lookups of groups of features."""
 
-# Importing them registers the lookup function of embedding variables and the replacement of a TensorFlow
-# function.
-from sparse_operation_kit.lookup import group, jacobian  # noqa: F401
+# Importing it registers the lookup function of embedding variables and the replacement of TensorFlow
+# functions.
+from sparse_operation_kit.lookup import group  # noqa: F401

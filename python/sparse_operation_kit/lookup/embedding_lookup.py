@@ -14,7 +14,7 @@ from typing import Any, Union
 import tensorflow as tf
 
 from sparse_operation_kit.compat.tensors import with_values
-from sparse_operation_kit.lookup import bags, ordinary, padded_sequences
+from sparse_operation_kit.lookup import bags, ordinary
 from sparse_operation_kit.lookup.group import (
     COMBINERS,
     DenseLookup,
@@ -134,7 +134,7 @@ def _sequences(
     flat = [_Rows(feature.who, feature.variable, feature.ids.values) for feature in features]
     rows = _look_up(flat, look_up_ordinary, training)
     return [
-        padded_sequences.pad_sequences(feature.ids, feature.weights, of_feature, feature.who)
+        ordinary.pad_sequences(feature.ids, feature.weights, of_feature, feature.who)
         for feature, of_feature in zip(features, rows)
     ]
 

@@ -1,13 +1,17 @@
-"""Gradients of lookups: checks of the graph they are taken in, and their form."""
+"""Gradients of lookups: checks of their graph, their form, and Jacobians, which are refused."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat.internals import branches, func_graph
 from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 # The function graphs of v2 control flow.
 _BRANCHES = (branches.CondBranchFuncGraph, branches.WhileCondFuncGraph, branches.WhileBodyFuncGraph)
@@ -68,3 +72,18 @@ def _is_in_branch(op: tf.Operation) -> bool:
             return True
         context = context.outer_context
     return False
+
+
+@replacements.implements("tf.GradientTape.jacobian")
+def _refusing(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def jacobian(self, target, sources, *args, **kwargs):
+        for source in tf.nest.flatten(sources):
+            if is_embedding_variable(source):
+                raise TypeError(
+                    f"There is no Jacobian with respect to embedding variable '{source.m_var_name}', as a "
+                    "table has no dense form: take it with respect to the rows that a lookup returns"
+                )
+        return original(self, target, sources, *args, **kwargs)
+
+    return jacobian

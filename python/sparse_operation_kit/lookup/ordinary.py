@@ -1,4 +1,4 @@
-"""Lookups in ordinary variables, by TensorFlow's own ops."""
+"""Lookups in ordinary variables, by TensorFlow's own ops, and sequences padded with zeros."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.lookups import embedding_lookup_sparse
-from sparse_operation_kit.compat.tensors import with_values
+from sparse_operation_kit.compat.tensors import embedding_lookup_sparse, with_values
 
 Bags = Union[tf.SparseTensor, tf.RaggedTensor]
 
@@ -99,3 +98,33 @@ def checked_weights(weights: Bags, ids: Bags, who: str) -> Bags:
 
 def _places(bags: Bags) -> tf.Tensor:
     return tf.cast(bags.row_splits, tf.int64) if isinstance(bags, tf.RaggedTensor) else bags.indices
+
+
+Ids = Union[tf.SparseTensor, tf.RaggedTensor]
+
+
+def pad_sequences(ids: Ids, weights: Any, rows: tf.Tensor, who: str) -> tf.Tensor:
+    """Returns the rows of ids in the ids' places.
+
+    Args:
+      ids: Sequences `[batch, steps]`. The steps of a RaggedTensor are those of its longest sequence.
+      weights: None, or a tensor of the same kind as `ids`, with whose values the rows are multiplied. NaN,
+        infinity, and weights at other positions than the ids raise an error when the graph runs.
+      rows: `[number of ids, dim]`, in the order of `ids.values`.
+      who: The beginning of error messages.
+
+    Returns:
+      `[batch, steps, dim]`, zeros where there is no id.
+    """
+    if weights is not None:
+        weights = checked_weights(weights, ids, who)
+        rows = rows * tf.cast(weights.values, rows.dtype)[:, tf.newaxis]
+    if isinstance(ids, tf.RaggedTensor):
+        output = ids.with_values(rows).to_tensor()
+        batch, steps = ids.shape[0], None
+    else:
+        dim = tf.constant([rows.shape[1]], tf.int64)
+        output = tf.scatter_nd(ids.indices, rows, tf.concat([ids.dense_shape, dim], axis=0))
+        batch, steps = ids.shape.as_list() if ids.shape.rank == 2 else (None, None)
+    output.set_shape([batch, steps, rows.shape[1]])
+    return output

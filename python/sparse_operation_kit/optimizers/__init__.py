@@ -14,7 +14,7 @@ from sparse_operation_kit.optimizers.adam_async import AdamAsyncOptimizer
 from sparse_operation_kit.optimizers.adamw import AdamW, AdamWOptimizer
 from sparse_operation_kit.optimizers.rowwise_adagrad import RowWiseAdagrad
 from sparse_operation_kit.optimizers.step_ops import fused_updates
-from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
+from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
 
 __all__ = [
     "AdagradDecayOptimizer",

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from sparse_operation_kit.graphs.graph_keys import GraphKeys
 from sparse_operation_kit.optimizers import v1_rules
-from sparse_operation_kit.optimizers.iterations import CountsIterations
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
+from sparse_operation_kit.optimizers.scalar_state import CountsIterations
 
 
 class Adam(CountsIterations, tf.compat.v1.train.AdamOptimizer):

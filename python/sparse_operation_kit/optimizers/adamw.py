@@ -9,9 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.optimizers import v1_rules
-from sparse_operation_kit.optimizers.iterations import CountsIterations
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.lazy_adam import LazyAdamOptimizer
+from sparse_operation_kit.optimizers.scalar_state import CountsIterations
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
 

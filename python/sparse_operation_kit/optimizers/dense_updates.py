@@ -19,9 +19,8 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
-from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer
+from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer, shadow_methods
 from sparse_operation_kit.optimizers.mapping import known_or_none
-from sparse_operation_kit.optimizers.shadow import shadow_methods
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 from sparse_operation_kit.tables.table_device import may_be_on_gpu
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.optimizers.known_optimizer import shadow_methods
 from sparse_operation_kit.optimizers.mapping import find_known
-from sparse_operation_kit.optimizers.shadow import shadow_methods
 from sparse_operation_kit.optimizers.step_ops import StepOps
 from sparse_operation_kit.optimizers.table_update import check_gradient, claim_table
 from sparse_operation_kit.tables.embedding_variable import is_embedding_variable

@@ -1,9 +1,10 @@
-"""KnownOptimizer: the description of an optimizer class that can train embedding variables."""
+"""KnownOptimizer: the description of an optimizer class that can train embedding variables; its methods."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -86,3 +87,21 @@ def of_keras(
 ) -> KnownOptimizer:
     """Returns the entry of a legacy Keras optimizer; `more` are further attributes."""
     return KnownOptimizer(public_name, cls, update, _KERAS_UPDATE_METHODS, rules, **more)
+
+
+@contextlib.contextmanager
+def shadow_methods(target: Any, **methods: Callable) -> Iterator[None]:
+    """Returns a context in which the methods of the object `target` are replaced by the given functions.
+
+    Instance attributes of the same names are restored at the end. Bypasses `__setattr__`, which Keras
+    optimizers override for their hyper-parameters.
+    """
+    attributes = vars(target)
+    before = {name: attributes[name] for name in methods if name in attributes}
+    attributes.update(methods)
+    try:
+        yield
+    finally:
+        for name in methods:
+            del attributes[name]
+        attributes.update(before)

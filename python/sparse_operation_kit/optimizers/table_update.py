@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
-from sparse_operation_kit.optimizers.horovod_check import is_gathered
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import global_step
 
@@ -124,3 +123,21 @@ def check_gradient(variable: tf.Variable, gradient: Any) -> None:
             " sok.DistributedOptimizer instead of hvd.DistributedOptimizer, or reduce only the gradients of"
             " other variables (sok.split_embedding_variable_from_others)"
         )
+
+
+_GATHERS = ("HorovodAllgather", "HorovodGroupedAllgather")
+
+
+def is_gathered(indices: tf.Tensor) -> bool:
+    """Returns whether Horovod has gathered the row numbers of a gradient from all ranks.
+
+    Row numbers are valid only on the rank that owns the rows. `hvd.DistributedOptimizer` and `hvd.allreduce`
+    gather the tf.IndexedSlices of all ranks, which is right only for variables that every rank holds.
+
+    Args:
+      indices: the row numbers of the gradient of an embedding variable.
+    """
+    return any(
+        op.type in _GATHERS or any(node.op in _GATHERS for node in graph_ops.nodes_of_branches(op))
+        for op in graph_ops.ops_behind(indices)
+    )

@@ -62,15 +62,12 @@ def assign_rows_of_all_ranks(
 
 def _checked_on_all_ranks(who: str, variable: Any, keys: tf.Tensor, rows: tf.Tensor, what: str) -> tf.Tensor:
     """Returns a tensor that raises on all ranks if the keys and rows of one are not valid."""
-    ranks = communicator().size
     code, message = tf.constant(0), tf.constant("")
     for is_valid, text in reversed(_checks(who, variable, keys, rows)):
         code = tf.where(is_valid, code, tf.constant(tf.errors.INVALID_ARGUMENT))
         message = tf.where(is_valid, message, text)
-    # An exchange, unlike an allgather, ends with an error if a rank does not take part.
-    codes, _ = communicator().exchange(
-        tf.fill([ranks], tf.cast(code, tf.int64)), tf.ones([ranks], tf.int32), f"{what}: validity"
-    )
+    # Unlike an allgather, it ends with an error if a rank does not take part.
+    codes, _ = communicator().send_to_all(tf.cast([code], tf.int64), f"{what}: validity")
     failures = tf.cast(codes, tf.int32)
     return native.ops.sok_raise_failures([code], [message], failures, what=f"{who}: assign_rows")
 

@@ -94,10 +94,7 @@ def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
     if known.size == 1:
         return numbers
     name = exchange_names.list_of([table.m_var_name for table in tables])
-    length = len(tables) * (len(TableStatistics._fields) - 1)
-    received, _ = known.exchange(
-        tf.tile(tf.reshape(numbers, [-1]), [known.size]),
-        tf.constant([length] * known.size, tf.int32),
-        exchange_names.unique_name(f"statistics of {name}"),
+    received, _ = known.send_to_all(
+        tf.reshape(numbers, [-1]), exchange_names.unique_name(f"statistics of {name}")
     )
     return tf.reduce_sum(tf.reshape(received, [known.size, *numbers.shape]), axis=0)
