@@ -156,14 +156,28 @@ class LocalizedVariable(FixedRows):
     """
 
     def __init__(
-        self, *args: Any, global_gpu_id: int | None = None, target_gpu: int | None = None, **kwargs: Any
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Any = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        dtype: tf.DType | None = None,
+        variable_def: Any = None,
+        import_scope: Any = None,
+        constraint: Any = None,
+        distribute_strategy: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+        initializer: Any = None,
+        global_gpu_id: int | None = None,
+        target_gpu: int | None = None,
     ) -> None:
-        """Creates the variable.
+        """Creates the variable. The arguments up to `initializer` are those of `DistributedVariable`.
 
-        Args:
-          *args, **kwargs: The arguments of `DistributedVariable`.
-          global_gpu_id: None or this rank.
-          target_gpu: The rank that holds the rows.
+        `global_gpu_id` is None or this rank; `target_gpu` is the rank that holds the rows.
 
         Raises:
           TypeError, ValueError: As for `DistributedVariable`; `target_gpu` is None or not a rank; or
@@ -174,7 +188,23 @@ class LocalizedVariable(FixedRows):
         if global_gpu_id is not None and global_gpu_id != communicator().rank:
             raise ValueError(f"This is rank {communicator().rank}, not global_gpu_id={global_gpu_id}")
         self.target_gpu = checked_rank(target_gpu)
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            initial_value,
+            trainable,
+            collections,
+            validate_shape,
+            caching_device,
+            name,
+            dtype,
+            variable_def,
+            import_scope,
+            constraint,
+            distribute_strategy,
+            synchronization,
+            aggregation,
+            shape,
+            initializer,
+        )
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy
