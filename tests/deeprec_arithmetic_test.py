@@ -15,7 +15,7 @@ from sparse_operation_kit import deeprec
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.checkpoint import cli
-from sparse_operation_kit.deeprec import arithmetic
+from sparse_operation_kit.deeprec import program_rules
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
@@ -33,7 +33,7 @@ def deeprecs_names():
     """Installs DeepRec's names, without a choice of arithmetic and without earlier log messages."""
     deeprec.uninstall()
     deeprec.install()
-    arithmetic._told.clear()
+    program_rules._told.clear()
     yield
     deeprec.uninstall()
     replacements.uninstall(Part.FEATURE_COLUMNS)

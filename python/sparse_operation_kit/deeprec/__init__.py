@@ -16,14 +16,16 @@ from typing import Any
 
 from sparse_operation_kit.deeprec import installation
 from sparse_operation_kit.deeprec.absent_names import error_in_this_package
-from sparse_operation_kit.deeprec.adaptive import adaptive_embedding_lookup_sparse
-from sparse_operation_kit.deeprec.adaptive_column import categorical_column_with_adaptive_embedding
-from sparse_operation_kit.deeprec.arithmetic import use_deeprec_arithmetic, uses_deeprec_arithmetic
+from sparse_operation_kit.deeprec.adaptive import (
+    adaptive_embedding_lookup_sparse,
+    categorical_column_with_adaptive_embedding,
+)
 from sparse_operation_kit.deeprec.collective import (
     CollectiveStrategy,
     enable_distributed_strategy,
     enable_group_embedding,
 )
+from sparse_operation_kit.deeprec.column_arguments import sequence_categorical_column_with_embedding
 from sparse_operation_kit.deeprec.data_frame import DataFrame
 from sparse_operation_kit.deeprec.dynamic_dimension import get_dynamic_dimension_embedding_variable
 from sparse_operation_kit.deeprec.fused_lookups import (
@@ -36,10 +38,9 @@ from sparse_operation_kit.deeprec.multi_dim import (
     embedding_lookup_sparse_multi_dim,
     safe_embedding_lookup_multi_dim,
 )
-from sparse_operation_kit.deeprec.multihash import get_multihash_variable
-from sparse_operation_kit.deeprec.multihash_column import categorical_column_with_multihash
+from sparse_operation_kit.deeprec.multihash import categorical_column_with_multihash, get_multihash_variable
 from sparse_operation_kit.deeprec.parquet_dataset import ParquetDataset, read_parquet
-from sparse_operation_kit.deeprec.sequence_column import sequence_categorical_column_with_embedding
+from sparse_operation_kit.deeprec.program_rules import use_deeprec_arithmetic, uses_deeprec_arithmetic
 from sparse_operation_kit.deeprec.staging import make_prefetch_hook, mark_target_node, staged
 from sparse_operation_kit.deeprec.work_queue import WorkQueue
 from sparse_operation_kit.feature_columns import (

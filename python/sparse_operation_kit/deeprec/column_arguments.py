@@ -1,4 +1,4 @@
-"""Gives TensorFlow's functions of feature columns the arguments that DeepRec adds to them.
+"""DeepRec's arguments of TensorFlow's functions of feature columns, and its sequence column.
 
 TensorFlow has deprecated the functions. Its notices would name the wrappers, not the lines that call them.
 """
@@ -9,14 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat import notices
-from sparse_operation_kit.deeprec.adaptive_column import AdaptiveCategoricalColumn, AdaptiveEmbeddingColumn
-from sparse_operation_kit.deeprec.multihash_column import (
+from sparse_operation_kit.compat.internals import columns_v2
+from sparse_operation_kit.deeprec.adaptive import AdaptiveCategoricalColumn, AdaptiveEmbeddingColumn
+from sparse_operation_kit.deeprec.multihash import (
     MultiHashCategoricalColumn,
     multihash_embedding_column,
 )
+from sparse_operation_kit.feature_columns.categorical_column import categorical_column_with_embedding
 from sparse_operation_kit.feature_columns.scopes import adaptive_masks
 
 _COLUMNS = "tf.feature_column"
@@ -74,3 +77,22 @@ def with_masks(original: Callable) -> Callable:
 def _check_do_fusion(do_fusion: Any) -> None:
     if do_fusion is not None and not isinstance(do_fusion, (bool, np.bool_, str)):
         raise TypeError(f"do_fusion must be a bool or the name of a kind of fusion, not {do_fusion!r}")
+
+
+def sequence_categorical_column_with_embedding(
+    key: str,
+    dtype: tf.DType = tf.string,
+    partition_num: int | None = None,
+    ev_option: Any = None,
+) -> Any:
+    """Creates a column of sequences of unbounded keys, whose embeddings are in an embedding variable.
+
+    Pass it to `tf.feature_column.embedding_column`. The embedding column is for
+    `tf.keras.experimental.SequenceFeatures`, and in TensorFlow 1.15 for
+    `tf.contrib.feature_column.sequence_input_layer`; the steps of a sequence are not combined.
+
+    Args:
+      key: This and the other arguments are those of `categorical_column_with_embedding`.
+    """
+    column = categorical_column_with_embedding(key, dtype, partition_num, ev_option)
+    return columns_v2.SequenceCategoricalColumn(column)

@@ -14,14 +14,11 @@ from sparse_operation_kit.changes.replacement_table import How, Replacement, fin
 from sparse_operation_kit.compat.namespaces import namespaces
 from sparse_operation_kit.deeprec import (
     absent_names,  # noqa: F401 - registers entries
-    arithmetic,
     collective,
-    collective_training,  # noqa: F401 - registers entries
     column_arguments,  # noqa: F401 - registers entries
     config_fields,  # noqa: F401 - registers entries
     data_frame,
     dynamic_dimension,
-    incremental_arguments,  # noqa: F401 - registers entries
     incremental_saver,
     kept_weights,
     lookup_arguments,  # noqa: F401 - registers entries
@@ -94,7 +91,7 @@ def uninstall() -> None:
     It also undoes `enable_distributed_strategy` and `use_deeprec_arithmetic`.
     """
     collective.disable_distributed_strategy()
-    arithmetic.forget_choice()
+    program_rules.forget_choice()
     replacements.uninstall(Part.NAMES)
 
 

@@ -19,10 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
-from sparse_operation_kit.deeprec import distributions
 
-# The files with the launcher's wrappers, whose lines are left out of a program's tracebacks.
-_OWN_FILES = (__file__, distributions.__file__)
 _USAGE = """usage: python -m sparse_operation_kit.deeprec PROGRAM [ARGUMENT]...
 
 Runs a Python program that was written for DeepRec as it is: its `import tensorflow` gives TensorFlow 1's
@@ -49,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(2)
     folder = os.path.dirname(os.path.realpath(path))
     is_of_program = _is_of(folder)
-    builtins.__import__ = distributions.importing_distributions(builtins.__import__, is_of_program)
+    builtins.__import__ = importing_distributions(builtins.__import__, is_of_program)
     if compat.IS_TENSORFLOW_2:
         tf.compat.v1.disable_v2_behavior()
         builtins.__import__ = _importing_v1(builtins.__import__, is_of_program)
@@ -143,12 +140,44 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _without_launcher(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without the lines of the launcher's files."""
+    """The traceback without the lines of this file's wrappers."""
     entries = []
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename not in _OWN_FILES:
+        if traceback.tb_frame.f_code.co_filename != __file__:
             entries.append(traceback)
         traceback = traceback.tb_next
     for entry, following in zip(entries, [*entries[1:], None]):
         entry.tb_next = following
     return entries[0] if entries else None
+
+
+def importing_distributions(
+    import_: Callable[..., Any], is_of_program: Callable[[str], bool]
+) -> Callable[..., Any]:
+    """Wraps `__import__`: the program's files get a `pkg_resources` for which TensorFlow is DeepRec."""
+
+    @functools.wraps(import_)
+    def import_distributions(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        module = import_(name, globals, locals, fromlist, level)
+        if name == "pkg_resources" and not level and is_of_program((globals or {}).get("__file__", "")):
+            return _with_deeprec(module)
+        return module
+
+    return import_distributions
+
+
+@functools.lru_cache(maxsize=None)
+def _with_deeprec(pkg_resources: types.ModuleType) -> types.ModuleType:
+    """A copy of the module whose `get_distribution` finds DeepRec under TensorFlow's name."""
+
+    @functools.wraps(pkg_resources.get_distribution)
+    def get_distribution(dist: Any) -> Any:
+        if isinstance(dist, str) and dist.lower() == "tensorflow":
+            return pkg_resources.Distribution(project_name=dist, version=f"{tf.__version__}+deeprec")
+        return pkg_resources.get_distribution(dist)
+
+    copy = types.ModuleType(pkg_resources.__name__, pkg_resources.__doc__)
+    vars(copy).update(vars(pkg_resources), get_distribution=get_distribution)
+    return copy

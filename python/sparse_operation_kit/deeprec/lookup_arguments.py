@@ -9,14 +9,13 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
-from sparse_operation_kit.deeprec.adaptive import constant_initial_value
+from sparse_operation_kit.deeprec.adaptive import constant_initial_value, look_up_with_initial_rows
 from sparse_operation_kit.deeprec.fused_lookups import (
     fused_embedding_lookup_sparse,
     fused_safe_embedding_lookup_sparse,
 )
 from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.composed import clipped, composed, look_up_bags, look_up_rows
-from sparse_operation_kit.lookup.initial_rows import look_up_with_initial_rows
 from sparse_operation_kit.lookup.keys import as_keys
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 

@@ -25,7 +25,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.graphs.graph_ops import GroupGradient
 from sparse_operation_kit.optimizers.table_update import apply_to_table
-from sparse_operation_kit.tables import global_step
+from sparse_operation_kit.tables import row_policies
 
 _fuses = contextvars.ContextVar("sok_fuses_updates", default=True)
 
@@ -91,7 +91,7 @@ class StepOps:
 
 def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> tf.Operation:
     """Returns the op that sums the gradients of a group and trains some of its tables."""
-    told = global_step.told([step.variable for step in steps], after=[group.lookup])
+    step_is_set = row_policies.tell_global_step([step.variable for step in steps], after=[group.lookup])
     arguments = {
         **graph_ops.inputs_of(group.op),
         "hyper": [step.hyper for step in steps],
@@ -99,7 +99,7 @@ def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> 
         "trained": [step.table for step in steps],
         "optimizer": kernel,
     }
-    with tf.control_dependencies([*_awaited(group), *told]):
+    with tf.control_dependencies([*_awaited(group), *step_is_set]):
         if group.is_over_ranks:
             return native.ops.sok_group_sum_apply_gradients(**arguments, divisor=group.divisor)
         return native.ops.sok_group_lookup_apply_gradients(**arguments)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.tables import global_step
+from sparse_operation_kit.tables import row_policies
 
 _OWNER_ATTRIBUTE = "_sok_optimizer_and_kernel"
 
@@ -77,7 +77,7 @@ def apply_to_table(
             f"The gradient of embedding variable '{variable.m_var_name}' is {gradient.values.dtype.name},"
             f" not {variable.dtype.base_dtype.name}"
         )
-    with tf.control_dependencies(global_step.told([variable], after=[gradient.indices])):
+    with tf.control_dependencies(row_policies.tell_global_step([variable], after=[gradient.indices])):
         return native.ops.sok_apply_gradients(
             handle=variable.handle,
             indices=tf.cast(gradient.indices, tf.int64),

@@ -32,7 +32,7 @@ from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver import old_checkpoints, retention
 from sparse_operation_kit.saver.agreement import Stages, agree
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
-from sparse_operation_kit.tables import global_step
+from sparse_operation_kit.tables import row_policies
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.table_device import check_same_device
 
@@ -176,7 +176,7 @@ def _add_stages(
     save_id = tf.constant(0, tf.int64)
     refused = tf.not_equal(refusal[0], tf.errors.OK)
     # The age of rows is computed with the global step at the time of the save.
-    told = global_step.told([variable_of(table) for table in tables])
+    told = row_policies.tell_global_step([variable_of(table) for table in tables])
     for stage in ("begin", "write"):
         with tf.control_dependencies(told):
             result = native.ops.sok_checkpoint_stage(

@@ -23,7 +23,7 @@ from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks import initialize
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import initializers, key_statistics, row_assignment, row_lookup, row_policies
-from sparse_operation_kit.tables.given_rows import given_rows
+from sparse_operation_kit.tables.initializers import given_rows
 from sparse_operation_kit.tables.table_device import place_table
 
 # The same limit as in cc/table.

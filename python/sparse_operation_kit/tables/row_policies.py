@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
+
+from sparse_operation_kit import native
 
 _COUNTER_BITS = {
     tf.uint8: 8,
@@ -219,3 +222,26 @@ def _check_count(who: str, name: str, value: Any, least: int) -> None:
         raise TypeError(f"{who}: {name} must be an int, not {value!r}")
     if not least <= value < 2**63:
         raise ValueError(f"{who}: {name} must be in [{least}, 2^63), not {value}")
+
+
+def tell_global_step(variables: Iterable[Any], after: Iterable[tf.Tensor] = ()) -> list[tf.Operation]:
+    """Adds ops that set the current global step in tables with a `GlobalStepEvict`.
+
+    Updates of tables and saves wait for these ops. An update uses the global step before the program
+    increments it.
+
+    Args:
+      variables: Any embedding variables.
+      after: The tensors that the ops wait for. Before an update this is the lookup, which could otherwise see
+        either step.
+
+    Returns:
+      One op for each such table; none if the graph has no global step, so that tables count their own steps.
+    """
+    aging = [variable for variable in variables if variable.evicts_by_step]
+    step = tf.compat.v1.train.get_global_step() if aging else None
+    if step is None:
+        return []
+    with tf.name_scope("global_step_of_tables"), tf.control_dependencies(after):
+        value = tf.cast(step if tf.is_tensor(step) else step.read_value(), tf.int64)
+        return [native.ops.sok_table_set_global_step(variable.handle, value) for variable in aging]
