@@ -9,6 +9,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from checkpoint_files import History
+from same_length import zip_equal
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import CheckpointError, compact, export, open_checkpoint, problems
 
@@ -193,3 +194,37 @@ def test_a_pipe_is_no_checkpoint(tmp_path):
         assert str(path) in str(error.value), error.value
         path.unlink()
         kept.rename(path)
+
+
+def test_links_are_followed_by_readers_and_replaced_by_saves(tmp_path):
+    """As TensorFlow's own files: what a link leads to is read, and never written or removed."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "links").mkdir()
+    (tmp_path / "way").symlink_to("real")
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, dim=2)
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, np.arange(3)))
+        step = train.MomentumOptimizer(0.1, 0.9).minimize(loss)
+        reader, saver, last = harness.TableReader(table), train.Saver(), train.Saver(max_to_keep=1)
+        harness.initialize(session)
+        session.run(step)
+        saver.save(session, str(tmp_path / "way" / "m"), write_meta_graph=False)
+        real = everything(tmp_path / "real")
+        for name in real:
+            (tmp_path / "links" / name).symlink_to(tmp_path / "real" / name)
+        (before,) = reader.read(session)
+        for prefix in ("links/m", "way/m"):
+            assert list(problems(open_checkpoint(tmp_path / prefix))) == []
+            session.run(step)
+            saver.restore(session, str(tmp_path / prefix))
+            for got, want in zip_equal(reader.read(session)[0], before):
+                np.testing.assert_array_equal(got, want)
+        # A save in place of the links, and one that removes it.
+        session.run(step)
+        last.save(session, str(tmp_path / "links" / "m"), write_meta_graph=False)
+        assert not [path for path in (tmp_path / "links").glob("m.*") if path.is_symlink()]
+        (tmp_path / "links" / "m.data-00009-of-00010").symlink_to(tmp_path / "real" / "m.index")
+        last.save(session, str(tmp_path / "links" / "m"), write_meta_graph=False)
+        last.save(session, str(tmp_path / "links" / "other"), write_meta_graph=False)
+    assert {name.partition(".")[0] for name in os.listdir(tmp_path / "links")} == {"checkpoint", "other"}
+    assert everything(tmp_path / "real") == real

@@ -1,4 +1,6 @@
-"""TensorFlow's lookups on an embedding variable equal those on a tf.Variable with the same rows."""
+"""Lookups have the values and gradients of TensorFlow's on tf.Variables, also with weights."""
+
+import types
 
 import numpy as np
 import pytest
@@ -6,6 +8,9 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
+from sparse_operation_kit import compat
+from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(4)
 session = harness.session
@@ -151,3 +156,149 @@ def test_keys_of_a_placeholder(session):
         positions = np.random.default_rng(3).integers(0, VOCABULARY, shape)
         got, want = session.run([rows, pair.plain], {keys: pair.keys[positions]})
         np.testing.assert_array_equal(got, want[positions])
+
+
+BATCH = 8
+WEIGHTED = 20
+
+
+@pytest.fixture(params=["one op", "sharded ops"])
+def _both_ways(request, monkeypatch):
+    """Lookups in one op, and in the ops for several ranks, on one rank."""
+    if request.param == "sharded ops":
+        monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
+
+
+def _lookup(table, layout, indices, keys, weights, combiner, **kwargs):
+    """A lookup whose weights have their own indices."""
+    ids, weights = (
+        tf.SparseTensor(tf.constant(indices), values, [BATCH, 9]) for values in (tf.constant(keys), weights)
+    )
+    if layout == "sparse":
+        return group.SparseLookup(table, ids, combiner, weights, **kwargs)
+    ids, weights = (tf.RaggedTensor.from_sparse(sparse) for sparse in (ids, weights))
+    return group.RaggedLookup(table, ids, combiner, weights, **kwargs)
+
+
+def _batch(seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 6, BATCH)
+    columns = np.concatenate([np.arange(length) for length in lengths])
+    indices = np.stack([np.repeat(np.arange(BATCH), lengths), columns], axis=1).astype(np.int64)
+    weights = rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0], len(indices)).astype(np.float32)
+    return indices, rng.integers(0, WEIGHTED, len(indices)), weights
+
+
+@pytest.mark.parametrize("combiner", ["mean", "sqrtn"])
+@pytest.mark.parametrize("layout", ["sparse", "ragged"])
+@pytest.mark.usefixtures("_both_ways")
+def test_ids_without_a_positive_weight_are_left_out_as_tensorflow_leaves_them_out(session, layout, combiner):
+    indices, keys, drawn = _batch(3)
+    table = sok.EmbeddingVariable("table", 5)
+    other = sok.EmbeddingVariable("other", 5)  # has two lookups, whose ids are copied into one tensor
+    weights = tf.constant(drawn)
+    lookups = [
+        _lookup(each, layout, indices, keys, weights, combiner, positive_weights_only=True)
+        for each in (table, other, other)
+    ]
+    outputs = group.lookup_group(lookups)
+    plain = tf.compat.v1.get_variable("plain", [WEIGHTED, 5])
+    want = tf.nn.safe_embedding_lookup_sparse(
+        plain,
+        tf.SparseTensor(indices, keys, [BATCH, 9]),
+        tf.SparseTensor(indices, weights, [BATCH, 9]),
+        combiner,
+    )
+    losses = [tf.reduce_sum(tf.sin(output)) for output in (outputs[0], outputs[2], want)]
+    by_weight = [tf.convert_to_tensor(tf.gradients(loss, weights)[0]) for loss in losses]
+    sizes = [table.size(), other.size()]
+    with tf.control_dependencies(outputs):
+        all_rows = [tf.nn.embedding_lookup(each, np.arange(WEIGHTED)) for each in (table, other)]
+    harness.initialize(session)
+    session.run(outputs)
+    assert session.run(sizes) == [len(set(keys[drawn > 0]))] * 2
+    for rows, got, gradient in zip_equal(session.run(all_rows), (outputs[0], outputs[2]), by_weight[:2]):
+        plain.load(rows, session)
+        # The square roots of 1.15 are not exact.
+        inexact = combiner == "sqrtn" and not compat.IS_TENSORFLOW_2
+        np.testing.assert_allclose(*session.run([got, want]), rtol=1e-6 if inexact else 0)
+        got_gradient, want_gradient = session.run([gradient, by_weight[2]])
+        assert not np.any(got_gradient[drawn <= 0])
+        np.testing.assert_allclose(got_gradient, want_gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_both_ways")
+def test_unsorted_ids_and_those_that_are_all_left_out(session):
+    table = sok.EmbeddingVariable("table", 1, initializer=1.0)
+    fed = tf.compat.v1.placeholder(tf.float32, [4])
+    ids = tf.SparseTensor([[2, 0], [0, 0], [2, 1], [0, 1]], tf.constant([1, 2, 3, 4], tf.int64), [3, 2])
+    lookup = group.SparseLookup(table, ids, "sum", fed, positive_weights_only=True)
+    (output,) = group.lookup_group([lookup])
+    gradients = tf.gradients(tf.reduce_sum(output), [table, fed])
+    harness.initialize(session)
+    for weights, want in (
+        ([1, 2, 4, 8], [10, 0, 5]),
+        ([1, -2, 4, 8], [8, 0, 5]),
+        ([-1, 2, 4, -8], [2, 0, 4]),
+        ([0, -1, -1, 0], [0, 0, 0]),
+    ):
+        got, (of_table, of_weights) = session.run([output, gradients], {fed: weights})
+        assert got[:, 0].tolist() == want
+        positive = np.array(weights) > 0
+        assert of_weights.tolist() == positive.tolist()
+        assert sorted(of_table.values[:, 0]) == sorted(np.array(weights)[positive])
+
+
+@pytest.mark.usefixtures("_both_ways")
+def test_only_the_weights_of_the_last_lookup_are_differentiated(session):
+    table = sok.EmbeddingVariable("table", 1, initializer=1.0)
+    weights = [tf.constant([1.0, 2.0]), tf.constant([3.0]), tf.constant([4.0, 5.0, 6.0])]
+    ids = [tf.ragged.constant([keys], tf.int64) for keys in ([1, 2], [1], [3, 4, 5])]
+    lookups = [group.RaggedLookup(table, of, "sum", one) for of, one in zip_equal(ids, weights)]
+    outputs = group.lookup_group(lookups)
+    loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+    (gradient,) = tf.gradients(loss, [weights[2]])
+    harness.initialize(session)
+    assert session.run(gradient).tolist() == [30, 30, 30]
+
+
+@pytest.mark.parametrize("layout", ["sparse", "ragged"])
+@pytest.mark.usefixtures("_both_ways")
+def test_weights_at_other_places_than_the_ids(session, layout):
+    table = sok.EmbeddingVariable("some_name", 2, initializer=1.0)
+    places = tf.compat.v1.placeholder(tf.int64)
+    if layout == "sparse":
+        sound, moved, more = [[0, 0], [1, 0]], [[0, 0], [1, 1]], [[0, 0], [1, 0], [1, 1]]
+        # As many places, or as many numbers, in other shapes.
+        others = (
+            [0, 1],
+            [[0], [1]],
+            [[0, 0, 0], [1, 0, 0]],
+            [[0, 0, 1, 0]],
+            [0, 0, 1, 0],
+            [[[0, 0]], [[1, 0]]],
+            7,
+        )
+        ids = tf.SparseTensor(sound, tf.constant([1, 2], tf.int64), [3, 2])
+        weights = tf.SparseTensor(places, tf.constant([1.0, 2.0]), [3, 2])
+        lookup = group.SparseLookup(table, ids, "sum", weights)
+    else:
+        sound, moved, more = [0, 1, 2, 2], [0, 2, 2, 2], [0, 1, 2]
+        others = [0, 1, 2, 2, 2], [0]
+        ids = tf.RaggedTensor.from_row_splits(tf.constant([1, 2], tf.int64), sound)
+        given = tf.ensure_shape(places, [None])
+        weights = tf.RaggedTensor.from_row_splits(tf.constant([1.0, 2.0]), given, validate=False)
+        lookup = group.RaggedLookup(table, ids, "sum", weights)
+    (output,) = group.lookup_group([lookup])
+    harness.initialize(session)
+    assert session.run(output, {places: sound})[:, 0].tolist() == [1, 2, 0]
+    for wrong in (moved, more, *others):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="some_name.*places"):
+            session.run(output, {places: wrong})
+
+
+def test_positive_weights_only_needs_weights(session):
+    table = sok.EmbeddingVariable("some_name", 2)
+    ids = tf.RaggedTensor.from_row_lengths(tf.constant([1], tf.int64), [1])
+    with pytest.raises(ValueError, match="some_name.*no weights"):
+        group.lookup_group([group.RaggedLookup(table, ids, "sum", positive_weights_only=True)])

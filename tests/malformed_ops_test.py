@@ -1,6 +1,6 @@
 """Handles, attributes and plans that do not fit are an error of the op, never a crash.
 
-The other inputs are in `malformed_lookup_test` and `malformed_gradient_test`.
+The other inputs are in `malformed_lookup_test`.
 """
 
 import numpy as np

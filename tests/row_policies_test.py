@@ -1,4 +1,4 @@
-"""Admission, eviction and bounded tables in sessions, compared with a slow reference in each step."""
+"""Admission, eviction and bounds of tables, also across saves and restores, against a slow reference."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from row_policy_model import CBF, DEFAULT, DIM, OPTION, Trained, batches_of_keys
+from row_policy_model import CASES, CBF, DEFAULT, DIM, OPTION, Trained, batches_of_keys
 from row_policy_reference import INITIAL, ReferenceTable
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 session = harness.session
@@ -185,3 +186,37 @@ def test_rows_of_a_table_without_hashing_cannot_be_evicted():
 def test_bad_options(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+train = tf.compat.v1.train
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_rows_and_counts_go_on_through_saves_and_restores(tmp_path, case, incremental):
+    """Three sessions, each of which restores the last checkpoint of the previous one."""
+    policies, expected = CASES[case]
+    reference = ReferenceTable(default_value=DEFAULT, **expected)
+    batches = batches_of_keys(seed=11, steps=36)
+    everything = sorted({key for batch in batches for key in batch})
+    path, went = None, 0
+    for part in range(3):
+        with harness.graph_and_session() as session:
+            trained = Trained(**policies())
+            saver = train.Saver(builder=IncrementalBuilder()) if incremental else train.Saver()
+            if path is None:
+                harness.initialize(session)
+            else:
+                saver.restore(session, path)
+            for step in range(part * 12, part * 12 + 12):
+                assert trained.read(session, everything) == [reference.read(key) for key in everything]
+                update = step % 5 != 3
+                found = trained.step(session, batches[step], update)
+                assert found == reference.step(batches[step], update)
+                if step % 4 == 3:
+                    path = saver.save(session, str(tmp_path / "model"), global_step=step)
+                    before = len(reference.rows) + len(reference.waiting)
+                    reference.save()
+                    went += before - len(reference.rows) - len(reference.waiting)
+                    assert session.run(trained.table.size()) == len(reference.rows)
+    assert (went > 0) == ("eviction" in policies())
