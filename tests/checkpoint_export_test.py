@@ -1,7 +1,5 @@
 """`export` to Parquet, .npy and a SavedModel that plain TensorFlow loads; `compact`, which merges a chain."""
 
-import json
-import os
 import sys
 
 import numpy as np
@@ -9,31 +7,10 @@ import pytest
 import tensorflow as tf
 from pyarrow import parquet
 
-import forked
 import harness  # noqa: F401 - quiets TensorFlow
+import saved_files
 from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, save_all, table_description
 from sparse_operation_kit.checkpoint import cli, compare, exporting, open_checkpoint, problems
-
-# Runs without this library and Horovod. Prints the rows of ids, as JSON.
-STOCK_PROGRAM = """
-import json, sys
-for name in ("sparse_operation_kit", "horovod"):
-    assert name not in sys.modules
-    sys.modules[name] = None
-import tensorflow as tf
-folder, ids = sys.argv[1], json.loads(sys.argv[2])
-found = {}
-if tf.executing_eagerly():  # from version 2 on
-    model = tf.saved_model.load(folder)
-    ids_tensor = tf.constant(ids, tf.int64)
-    found = {name: f(ids=ids_tensor)["rows"].numpy().tolist() for name, f in model.signatures.items()}
-with tf.compat.v1.Session(graph=tf.Graph()) as session:
-    meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
-    for name, signature in meta.signature_def.items():
-        rows = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: ids})
-        assert rows.tolist() == found.setdefault(name, rows.tolist())
-print(json.dumps(found))
-"""
 
 
 def run(capsys, *arguments):
@@ -63,11 +40,7 @@ def together(directory, *tables):
 
 def load_elsewhere(folder, ids):
     """{signature: rows} from another process, without this library."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    result = forked.run_code(STOCK_PROGRAM, str(folder), json.dumps(ids), env=environment)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}
+    return saved_files.serve(folder, ids, "sparse_operation_kit")
 
 
 def wanted(saved, ids, default=0.0):

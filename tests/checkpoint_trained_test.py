@@ -1,14 +1,11 @@
 """The command line on checkpoints of trained tables; exported tables serve lookups."""
 
-import json
-import os
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import forked
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit.checkpoint import cli, compare, find_row, open_checkpoint, problems, row_blocks
@@ -16,48 +13,6 @@ from sparse_operation_kit.checkpoint import cli, compare, find_row, open_checkpo
 DIM = 4
 IDS = np.concatenate([harness.HOSTILE_KEYS, np.arange(40)])
 UNSEEN = [12345, -98765, 2**50]
-
-# Loads a SavedModel with TensorFlow 2's loader and with a session's, both twice in one process. Runs without
-# Horovod, and with or without this library, in a process that has imported neither.
-PROGRAM = """
-import json, sys
-folder, ids, hidden = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
-for name in hidden:
-    assert name not in sys.modules
-    sys.modules[name] = None
-import tensorflow as tf
-if "sparse_operation_kit" not in hidden:
-    import sparse_operation_kit
-models = [tf.saved_model.load(folder) for _ in range(2)] if tf.executing_eagerly() else []
-found = {}
-for model in models:
-    for name, function in model.signatures.items():
-        rows = function(ids=tf.constant(ids, tf.int64))["rows"].numpy().tolist()
-        assert found.setdefault(name, rows) == rows
-with tf.compat.v1.Session(graph=tf.Graph()) as session:
-    meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
-    for name, signature in meta.signature_def.items():
-        rows = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: ids})
-        assert rows.tolist() == found.setdefault(name, rows.tolist())
-print(json.dumps(found))
-"""
-
-
-def serve(folder, ids, *hidden):
-    """{signature: rows} from another process, in which the modules `hidden` cannot be imported."""
-    program = folder.with_suffix(".py")
-    program.write_text(PROGRAM)
-    package_path = os.path.dirname(sok.__path__[0])
-    result = forked.run(
-        program,
-        str(folder),
-        json.dumps([int(i) for i in ids]),
-        "horovod",
-        *hidden,
-        env={**os.environ, "PYTHONPATH": package_path, "TF_CPP_MIN_LOG_LEVEL": "2"},
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}
 
 
 def run(*arguments):
@@ -180,7 +135,7 @@ def test_exported_tables_answer_as_the_trained_ones(tmp_path, file_format, key_d
         wanted = {name: made.rows(name, [*ids, *unseen]) for name in made.tables}
     assert run("export", tmp_path, "--format", file_format, "--to", tmp_path / "1") == 0
     hidden = ["sparse_operation_kit"] if file_format == "saved_model" else []
-    found = serve(tmp_path / "1", [*ids, *unseen], *hidden)
+    found = saved_files.serve(tmp_path / "1", [*ids, *unseen], *hidden)
     assert found.keys() == wanted.keys()
     for name, rows in found.items():
         if file_format == "saved_model":
@@ -197,7 +152,7 @@ def test_a_table_without_hashing(tmp_path, file_format):
         wanted = made.rows("direct", np.arange(60))
     assert run("verify", tmp_path) == 0
     assert run("export", tmp_path, "--format", file_format, "--to", tmp_path / "1") == 0
-    found = serve(tmp_path / "1", np.arange(60))
+    found = saved_files.serve(tmp_path / "1", np.arange(60))
     assert found.keys() == {"direct", "serving_default"}
     np.testing.assert_array_equal(found["serving_default"], wanted)
 
@@ -223,7 +178,7 @@ def test_tables_with_admission(tmp_path, file_format):
         assert (rows[20:] == -3.5).all() and not (rows[:20] == -3.5).any()
     assert run("verify", tmp_path) == 0
     assert run("export", tmp_path, "--format", file_format, "--to", tmp_path / "1") == 0
-    found = serve(tmp_path / "1", [*IDS, *UNSEEN])
+    found = saved_files.serve(tmp_path / "1", [*IDS, *UNSEEN])
     for kind, rows in wanted.items():
         np.testing.assert_array_equal(found[kind], rows)
 

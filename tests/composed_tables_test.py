@@ -58,17 +58,6 @@ def test_multihash_rows_are_composed_of_quotients_and_remainders_rows(session, o
     assert not np.allclose(got, now)
 
 
-def test_the_multihash_example_of_deeprecs_document(session):
-    variable = tf.get_multihash_variable(
-        "var-dist", [[2, 2], [2, 2]], operation="concat", initializer=v1.ones_initializer
-    )
-    rows = v1.nn.embedding_lookup(variable, [0, 1, 2, 3])
-    outputs = train(session, rows, v1.train.AdagradOptimizer(0.1), 2)
-    assert outputs.shape == (2, 4, 4) and (outputs[0] == 1).all()
-    # Each row is in two samples, with a gradient of 2 each: 1 - 0.1 * 4 / sqrt(0.1 + 16).
-    np.testing.assert_allclose(outputs[1], 1 - 0.4 / np.sqrt(16.1), rtol=1e-6)
-
-
 def test_bags_of_composed_tables(session):
     variable = deeprec.get_multihash_variable(
         "m", [[5, 2], [5, 2]], operation="mul", initializer=v1.random_normal_initializer()
@@ -291,22 +280,6 @@ def test_the_adaptive_example_of_deeprecs_document(session, layer):
     names = [one.name for one in v1.trainable_variables()]
     assert f"{layer}/col_embedding/shared_embedding_weights:0" in names
     assert table.name.partition(":")[0] == f"{layer}/col_embedding/embedding_weights"
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_an_adaptive_column_is_saved_and_restored(session, tmp_path, layer):
-    ids = tf.constant([[1], [2]], tf.int64)
-    layer = adaptive_layer(ids, [1, 0], layer=layer, initializer=v1.ones_initializer())
-    step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(layer * layer))
-    saver = v1.train.Saver()
-    harness.initialize(session)
-    session.run(step)
-    trained = session.run(layer)
-    saver.save(session, str(tmp_path / "model.ckpt"))
-    session.run(step)
-    assert np.all(session.run(layer) != trained)
-    saver.restore(session, str(tmp_path / "model.ckpt"))
-    np.testing.assert_array_equal(session.run(layer), trained)
 
 
 def test_adaptive_columns_of_strings_with_padding_filters_and_evaluation(session):

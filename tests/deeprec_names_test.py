@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import re
 import subprocess
 import sys
 
@@ -19,50 +20,18 @@ from sparse_operation_kit.deeprec.replacement_entries import (
     OWNERS_OF_ABSENT_NAMES,
 )
 
+# In tf.compat.v1 only.
+GRAPH_KEYS = ["EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"]
+# In tf and in tf.compat.v1.
 PATHS = [
-    "CBFFilter",
-    "CacheStrategy",
-    "CounterFilter",
-    "EmbeddingVariableOption",
-    "GlobalStepEvict",
-    "InitializerOption",
-    "L2WeightEvict",
-    "StorageOption",
-    "StorageType",
-    "config.experimental.enable_distributed_strategy",
-    "config.experimental.enable_group_embedding",
-    "data.experimental.DataFrame",
-    "data.experimental.ParquetDataset",
-    "feature_column.categorical_column_with_adaptive_embedding",
-    "feature_column.categorical_column_with_embedding",
-    "feature_column.categorical_column_with_multihash",
-    "feature_column.group_embedding_column_scope",
-    "feature_column.sequence_categorical_column_with_embedding",
-    "get_dynamic_dimension_embedding_variable",
-    "get_embedding_variable",
-    "get_multihash_variable",
-    "make_prefetch_hook",
-    "nn.adaptive_embedding_lookup_sparse",
-    "nn.embedding_lookup_sparse_multi_dim",
-    "nn.fused_embedding_lookup_sparse",
-    "nn.fused_safe_embedding_lookup_sparse",
-    "nn.group_embedding_lookup",
-    "nn.group_embedding_lookup_sparse",
-    "nn.safe_embedding_lookup_multi_dim",
-    "staged",
-    "train.AdagradDecayOptimizer",
-    "train.AdagradDecayOptimizerV2",
-    "train.AdamAsyncOptimizer",
-    "train.AdamWOptimizer",
-    "train.mark_target_node",
-    "train.IncrementalSaver",
+    entry.name[len("tf.") :]
+    for entry in replacements.entries()
+    if entry.how == How.ADDED and re.match(r"tf\.(?!compat\.)", entry.name)
 ]
 # From the table of names: the names that exist, and the errors for absent ones.
 ROWS = [row for rows in NAMES.values() for row in rows]
 THERE = [name for row in ROWS if row.answer != ABSENT for name in row.names]
 ERRORS = absent_names()
-# In tf.compat.v1 only.
-GRAPH_KEYS = ["EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"]
 ROOTS = [tf, tf.compat.v1]
 
 
@@ -89,23 +58,23 @@ def test_both_namespaces_have_the_name(path):
     assert all(find(root, path) is getattr(deeprec, name) for root in ROOTS)
 
 
-def test_the_names_are_all_that_there_are():
-    added = [entry.name for entry in replacements.entries() if entry.how == How.ADDED]
-    added = [name for name in added if name.startswith("tf.")]
-    of_classes = [f"tf.compat.v1.GraphKeys.{name}" for name in GRAPH_KEYS]
-    of_classes.append("tf.compat.v1.variable_scope.keep_weights")
-    assert sorted(added) == sorted([*(f"tf.{path}" for path in PATHS), *of_classes])
+# The names that DeepRec's own modules have; the modules that TensorFlow lacks go with the names.
+MODULES = {
+    "ops.variables": ["EmbeddingVariableOption", "StorageOption"],
+    "ops.variable_scope": ["get_embedding_variable"],
+    "ops.embedding_ops": ["fused_safe_embedding_lookup_sparse"],
+    "data.experimental.ops.dataframe": ["DataFrame"],
+    "data.experimental.ops.parquet_dataset_ops": ["DataFrame", "ParquetDataset", "read_parquet"],
+    "distribute.group_embedding_collective_strategy": ["CollectiveStrategy"],
+}
 
 
-def test_private_modules_have_the_names_that_deeprec_has_there():
-    from tensorflow.python.ops import embedding_ops, variable_scope, variables
-
-    assert variables.StorageOption is tf.StorageOption
-    assert variables.EmbeddingVariableOption is tf.EmbeddingVariableOption
-    assert variable_scope.get_embedding_variable is tf.get_embedding_variable
-    assert embedding_ops.fused_safe_embedding_lookup_sparse is tf.nn.fused_safe_embedding_lookup_sparse
+@pytest.mark.parametrize("name", MODULES)
+def test_deeprecs_modules_have_the_names(name):
+    module = importlib.import_module(f"tensorflow.python.{name}")
+    assert all(getattr(module, one) is getattr(deeprec, one) for one in MODULES[name])
     deeprec.uninstall()
-    assert not hasattr(variables, "StorageOption") and not hasattr(variable_scope, "get_embedding_variable")
+    assert module.__name__ not in sys.modules or not any(hasattr(module, one) for one in MODULES[name])
 
 
 def test_the_graph_keys():
@@ -125,17 +94,6 @@ def test_names_come_through_every_way_of_importing():
     assert one.nn.group_embedding_lookup is deeprec.group_embedding_lookup
 
 
-def test_parquet_datasets_come_from_deeprecs_modules():
-    from tensorflow.python.data.experimental.ops import dataframe, parquet_dataset_ops
-
-    assert parquet_dataset_ops.ParquetDataset is deeprec.ParquetDataset
-    assert parquet_dataset_ops.read_parquet is deeprec.read_parquet
-    assert dataframe.DataFrame is parquet_dataset_ops.DataFrame is deeprec.DataFrame
-    deeprec.uninstall()
-    assert "tensorflow.python.data.experimental.ops.parquet_dataset_ops" not in sys.modules
-    assert "tensorflow.python.data.experimental.ops.dataframe" not in sys.modules
-
-
 def test_the_classes_of_tables_come_from_deeprecs_module():
     from tensorflow.python.ops import kv_variable_ops
 
@@ -148,14 +106,6 @@ def test_the_classes_of_tables_come_from_deeprecs_module():
     assert isinstance(blocks, kv_variable_ops.DynamicEmbeddingVariable)
     deeprec.uninstall()
     assert "tensorflow.python.ops.kv_variable_ops" not in sys.modules
-
-
-def test_the_strategy_comes_from_deeprecs_module():
-    from tensorflow.python.distribute.group_embedding_collective_strategy import CollectiveStrategy
-
-    assert CollectiveStrategy is deeprec.CollectiveStrategy
-    deeprec.uninstall()
-    assert "tensorflow.python.distribute.group_embedding_collective_strategy" not in sys.modules
 
 
 def test_uninstalling_takes_them_away_and_installing_brings_them_back():

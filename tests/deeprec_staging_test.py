@@ -235,28 +235,6 @@ def test_lookups_stay_in_the_step(caplog):
     assert caplog.text.count("sok.LookupPrefetch") == 1
 
 
-@pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimator")
-def test_estimators_read_ahead():
-    def input_fn():
-        data = tf.data.Dataset.from_tensor_slices(
-            {"key": np.arange(12) % 3, "label": np.ones(12, np.float32)}
-        )
-        batch = v1.data.make_one_shot_iterator(data.batch(3)).get_next()
-        batch = deeprec.staged(batch, num_threads=2, capacity=2)
-        return batch, batch.pop("label")
-
-    def model_fn(features, labels, mode):
-        table = deeprec.get_embedding_variable("staged/estimator", 1)
-        rows = tf.nn.embedding_lookup(table, features["key"])
-        loss = tf.reduce_mean(tf.square(rows[:, 0] - labels))
-        step = v1.train.GradientDescentOptimizer(0.5).minimize(loss, v1.train.get_or_create_global_step())
-        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
-
-    estimator = tf.estimator.Estimator(model_fn)
-    estimator.train(input_fn, hooks=[deeprec.make_prefetch_hook()])
-    assert estimator.get_variable_value("global_step") == 4
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -7,8 +7,7 @@ import tensorflow as tf
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from row_policy_model import DEFAULT, Trained, batches_of_keys
-from row_policy_reference import ReferenceTable
+from row_policy_model import DEFAULT, ReferenceTable, Trained, batches_of_keys
 from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)

@@ -145,44 +145,6 @@ def test_a_tape_gives_what_tf_gradients_gives(session, look_up):
         np.testing.assert_array_equal(gradient.values, wanted.values)
 
 
-def trained(look_up, optimizer, taped, steps=5):
-    """Trains some steps; returns (contents of the tables, types of the update ops)."""
-    with harness.graph_and_session() as session:
-        with tf.GradientTape() as tape:
-            variables, rows = look_up()
-            loss = tf.reduce_sum(tf.square(rows - 0.5))
-        gradients = tape.gradient(loss, variables) if taped else tf.gradients(loss, variables)
-        step = optimizer().apply_gradients(zip_equal(gradients, variables))
-        ops = update_ops()
-        harness.initialize(session)
-        for _ in range(steps):
-            session.run(step)
-        return harness.contents_of_tables(session, variables), ops
-
-
-OPTIMIZERS = [lambda: train.GradientDescentOptimizer(0.125), lambda: sok.optimizers.Adam(0.05)]
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("look_up", [distributed_layer, group, several_lookups])
-def test_training_is_the_same_bits_and_the_same_ops(look_up, optimizer):
-    got, ops = trained(look_up, optimizer, taped=True)
-    want, wanted_ops = trained(look_up, optimizer, taped=False)
-    assert ops == wanted_ops
-    if look_up is group:
-        assert ops == ["SokGroupLookupApplyGradients"]
-    for contents, wanted in zip_equal(got, want):
-        # Either of two lookups of a table may run first, which determines the row numbers of keys.
-        (keys, rows), (wanted_keys, wanted_rows) = _by_key(*contents), _by_key(*wanted)
-        np.testing.assert_array_equal(keys, wanted_keys)
-        np.testing.assert_array_equal(rows, wanted_rows)
-
-
-def _by_key(keys, rows):
-    order = np.argsort(keys)
-    return keys[order], rows[order]
-
-
 @pytest.mark.parametrize("in_function", [False, True])
 @pytest.mark.parametrize("optimizer", [train.GradientDescentOptimizer, sok.optimizers.Adam])
 def test_a_loop_trains_a_table_as_it_trains_a_variable(optimizer, in_function):

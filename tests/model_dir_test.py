@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -86,27 +85,6 @@ def test_a_save_makes_no_folder(tmp_path, session, kind, write_meta_graph):
     assert arrays == deleted | {"keys", "slot-accumulator", "values"}
     assert saved_files.counted_by(last) == ("incremental" if kind == "incremental" else "full")
     model.assert_restores(last, model.state())
-
-
-def test_max_to_keep_removes_all_files(tmp_path, session):
-    model = Model(session, max_to_keep=2)
-    for _ in range(4):
-        model.go_on()
-        model.saver.save(session, str(tmp_path / "m"), global_step=model.step)
-    kept = {os.path.basename(path) for path in model.saver.last_checkpoints}
-    assert {name.split(".")[0] for name in os.listdir(tmp_path)} == kept | {"checkpoint"}
-
-
-def test_a_copied_directory_has_the_tables(tmp_path, session):
-    model = Model(session)
-    (tmp_path / "from").mkdir()
-    model.saver.save(session, str(tmp_path / "from" / "m"), global_step=1)
-    want = model.state()
-    (tmp_path / "to").mkdir()
-    for path in (tmp_path / "from").iterdir():
-        shutil.copy(path, tmp_path / "to")
-    shutil.rmtree(tmp_path / "from")
-    model.assert_restores(tmp_path / "to" / "m-1", want)
 
 
 class Breaks(saveable_object.SaveableObject):

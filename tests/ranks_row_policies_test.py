@@ -14,8 +14,7 @@ import harness
 import ranks
 import sparse_operation_kit as sok
 from device_of_tests import sized
-from row_policy_model import CASES, DEFAULT, OPTION, Trained, batches_of_keys
-from row_policy_reference import ReferenceTable
+from row_policy_model import CASES, DEFAULT, OPTION, ReferenceTable, Trained, batches_of_keys
 from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.ranks.communicator import communicator

@@ -7,8 +7,17 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from row_policy_model import CASES, CBF, DEFAULT, DIM, OPTION, Trained, batches_of_keys
-from row_policy_reference import INITIAL, ReferenceTable
+from row_policy_model import (
+    CASES,
+    CBF,
+    DEFAULT,
+    DIM,
+    INITIAL,
+    OPTION,
+    ReferenceTable,
+    Trained,
+    batches_of_keys,
+)
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 

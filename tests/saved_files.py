@@ -1,4 +1,4 @@
-"""What checkpoints have of tables, by their entries: docs/checkpoint-format.md."""
+"""What checkpoints have of tables, by their entries (docs/checkpoint-format.md), and exports in lookups."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import os
 import pathlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+import forked
+import sparse_operation_kit
 from sparse_operation_kit.checkpoint import reader
 
 
@@ -63,3 +66,46 @@ def counted_by(prefix: str | os.PathLike) -> str | None:
     checkpoint = reader.open_saved(os.fspath(prefix))
     assert checkpoint is not None and checkpoint.facts is not None, prefix
     return checkpoint.facts.counted_by
+
+
+# Loads a SavedModel with TensorFlow 2's loader and with a session's, both twice in one process. Runs without
+# Horovod, and with or without this library, in a process that has imported neither.
+_SERVE = """
+import json, sys
+folder, ids, hidden = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
+for name in hidden:
+    assert name not in sys.modules
+    sys.modules[name] = None
+import tensorflow as tf
+if "sparse_operation_kit" not in hidden:
+    import sparse_operation_kit
+models = [tf.saved_model.load(folder) for _ in range(2)] if tf.executing_eagerly() else []
+found = {}
+for model in models:
+    for name, function in model.signatures.items():
+        rows = function(ids=tf.constant(ids, tf.int64))["rows"].numpy().tolist()
+        assert found.setdefault(name, rows) == rows
+with tf.compat.v1.Session(graph=tf.Graph()) as session:
+    meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
+    for name, signature in meta.signature_def.items():
+        rows = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: ids})
+        assert rows.tolist() == found.setdefault(name, rows.tolist())
+print(json.dumps(found))
+"""
+
+
+def serve(folder: pathlib.Path, ids: Iterable[int], *hidden: str) -> dict[str, np.ndarray]:
+    """{signature: rows} from another process, in which the modules `hidden` cannot be imported."""
+    program = folder.with_suffix(".py")
+    program.write_text(_SERVE)
+    package_path = os.path.dirname(sparse_operation_kit.__path__[0])
+    result = forked.run(
+        program,
+        str(folder),
+        json.dumps([int(i) for i in ids]),
+        "horovod",
+        *hidden,
+        env={**os.environ, "PYTHONPATH": package_path, "TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}

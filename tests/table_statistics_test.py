@@ -219,20 +219,3 @@ def test_the_hook_refuses_bad_arguments(tmp_path):
         sok.EmbeddingVariable("table", 2)
         with pytest.raises(RuntimeError, match="global step"):
             sok.TableSummaryHook(str(tmp_path)).begin()
-
-
-@pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimator")
-def test_it_goes_with_an_estimator(tmp_path):
-    def model_fn(features, labels, mode):
-        del features, labels
-        model = Model()
-        loss = tf.constant(0.0)
-        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=model.step)
-
-    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
-    data = lambda: tf.data.Dataset.from_tensors((0, 0)).repeat()  # noqa: E731
-    for _ in range(2):
-        estimator.train(data, steps=3, hooks=[sok.TableSummaryHook(estimator.model_dir, save_steps=2)])
-    got = summaries(tmp_path)
-    assert {step for _, step in got} == {2, 4, 6}
-    assert got["embedding/all/rows", 6] == sum(range(3, 9)) + 1

@@ -1,0 +1,207 @@
+"""The checks of tools/lint.sh: what each finds, and what it lets pass. Those of layers: check_layers_test."""
+
+import pytest
+
+import check_engine_tests
+import check_python37
+import check_test_helpers
+
+PROGRAMS = """
+load("//tools:cuda_kernels.bzl", "cuda_program", "cuda_test")
+_NAMES = {"own": ["//a:kernels"]}
+[cuda_test(name = name + "_test", kernels = kernels + COPTS) for name, kernels in _NAMES.items()]
+[cc_library(name = "main") for _ in [CUDA_HOME] if CUDA_HOME]
+cuda_program(name = "other", tests = ["//a:b_test"])
+cuda_program(name = "engine_test", tests = [":%s_test" % name for name in _NAMES] + TESTS)
+"""
+PACKAGE = """
+cc_library(name = "kernels", copts = ["-O2"] + select({}))
+cuda_test(name = "a_test")
+[cuda_test(name = test[:-len(".cc")]) for test in glob(["*_test.cc"], exclude = ["c_*"])]
+"""
+
+
+@pytest.fixture
+def differences(tmp_path):
+    """Writes a repository whose engine_test has `tests`, and returns what the check finds there."""
+
+    def check(tests, exceptions=None):
+        for folder, build in {"programs": PROGRAMS.replace("TESTS", repr(tests)), "a": PACKAGE}.items():
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "BUILD").write_text(build)
+        for name in ("b_test.cc", "c_test.cc"):
+            (tmp_path / "a" / name).write_text("")
+        (tmp_path / "bazel-out").mkdir()
+        (tmp_path / "bazel-out" / "BUILD").write_text('cuda_test(name = "copy_test")')
+        return list(check_engine_tests.find_differences(tmp_path, exceptions or {}))
+
+    return check
+
+
+def test_all_tests_pass(differences):
+    assert differences(["//a:b_test", "//a:a_test"]) == []
+
+
+def test_the_name_of_a_package_is_a_label(differences):
+    (message,) = differences(["//a", "//a:b_test"])
+    assert "//a:a_test is not among" in message
+
+
+@pytest.mark.parametrize("missing", ["a_test", "b_test"])
+def test_a_missing_test_is_found(differences, missing):
+    (message,) = differences([f"//a:{name}" for name in ("a_test", "b_test") if name != missing])
+    assert message.startswith(f"//a:{missing} is not among the tests of engine_test")
+
+
+def test_an_exception_may_be_missing(differences):
+    assert differences(["//a:a_test"], {"//a:b_test": "reason"}) == []
+
+
+def test_stale_exceptions_are_found(differences):
+    messages = differences(["//a:a_test", "//a:b_test"], {"//a:b_test": "linked", "//a:gone_test": "gone"})
+    assert [message.rpartition(": ")[2] for message in messages] == ["//a:b_test", "//a:gone_test"]
+
+
+def test_a_repository_without_the_program_is_an_error(tmp_path):
+    assert "engine_test" in next(check_engine_tests.find_differences(tmp_path))
+
+
+BUILD = """
+_TESTS = [file[:-len(".py")] for file in glob(["*_test.py"])]
+_HELPERS = {"low": [], "high": ["low"]}
+_USED_BY = {"low": ["a_test"], "high": [test for test in _TESTS if test.startswith("ranks_")]}
+[py_test(name = test) for test in _TESTS]
+"""
+FILES = {
+    "low.py": "import os",
+    "high.py": "from low import name",
+    "a_test.py": "import low",
+    "ranks_test.py": "from high import name\nimport low",
+}
+
+
+@pytest.fixture
+def import_differences(tmp_path):
+    """Writes the files that a folder of tests has beside FILES, and returns what the check finds there."""
+
+    def write(files):
+        for path, text in {"BUILD": BUILD, **FILES, **files}.items():
+            (tmp_path / path).write_text(text)
+        return list(check_test_helpers.find_differences(tmp_path))
+
+    return write
+
+
+def test_imports_as_listed_pass(import_differences):
+    assert import_differences({}) == []
+
+
+def test_what_a_listed_helper_imports_need_not_be_listed(import_differences):
+    assert import_differences({"ranks_test.py": "import high, low"}) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["import low", "from low import name", "def test():\n    import low", 'pytest_plugins = ["low"]']
+)
+def test_an_import_that_is_not_listed_is_found(import_differences, text):
+    (message,) = import_differences({"b_test.py": text})
+    assert "b_test.py imports low" in message and "_USED_BY" in message
+
+
+def test_an_import_of_a_helper_that_is_not_listed_is_found(import_differences):
+    (message,) = import_differences({"low.py": "import high"})
+    assert "low.py imports high" in message and "_HELPERS['low']" in message
+
+
+def test_a_stale_entry_is_found(import_differences):
+    (message,) = import_differences({"a_test.py": "import os"})
+    assert "a_test.py does not import low" in message
+
+
+def test_tests_with_a_prefix_may_be_given_more_than_they_import(import_differences):
+    assert import_differences({"ranks_test.py": "import os"}) == []
+
+
+_FUTURE = "from __future__ import annotations\n"
+
+
+def found(code):
+    return [message for _, message in check_python37.find_newer(_FUTURE + code, "file.py")]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print({'a': 1} | other)",
+        "print(other | {key: 1 for key in keys})",
+        "own = {name: 1 for name in names}\nrun(own | launch)",
+        "own = launch = dict(a=1)\nrun(own | x)",
+        "def run(flags: dict[str, int]):\n    flags |= other",
+        "def run(flags: Mapping[str, int]):\n    return flags | other",
+        "flags: collections.OrderedDict = make()\nrun(other | flags)",
+        "import os\nrun(env=os.environ | more)",
+        "class A:\n    def __init__(self):\n        self.x = {}\n        self.x |= other",
+    ],
+)
+def test_a_union_of_dicts_is_found(code):
+    messages = found(code)
+    assert messages and all("`|` of a dict" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    "code", ["Names = list[str] | None", "isinstance(x, int | str)", "f(x=None | Tensor)"]
+)
+def test_a_union_of_types_that_runs_is_found(code):
+    assert "`|` of types" in found(code)[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("print(f'{number=}')", "syntax"),
+        ("if (n := 1):\n    pass", "syntax"),
+        ("name.removeprefix('x')", "name.removeprefix"),
+        ("@functools.cache\ndef f():\n    pass", "functools.cache"),
+        ("from functools import cache", "functools.cache"),
+        ("from math import floor, prod", "math.prod"),
+        ("math.prod(shape)", "math.prod"),
+        ("zip(a, b, strict=True)", "zip(strict=...)"),
+        ("path.unlink(missing_ok=True)", "unlink(missing_ok=...)"),
+        ("@dataclasses.dataclass(frozen=True, slots=True)\nclass A:\n    x: int", "dataclass(slots=...)"),
+    ],
+)
+def test_what_is_newer_is_found(code, what):
+    (message,) = found(code)
+    assert what in message
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x: int | None = None",
+        "def f(a: dict[str, int] | None) -> list[int] | None:\n    return a",
+        "print({1} | {2}, flags | os.O_CREAT, mask | (a > b), a.keys() | b.keys())",
+        "known = set(a)\nknown |= {1, 2}",
+        "print({**one, **other})",
+        "np.prod(shape), cache(f), os.path.join(a, b), ' '.join(c), zip(a, b)",
+        "removeprefix(name, 'x')",
+        "from sparse_operation_kit.newer_python import removeprefix",
+    ],
+)
+def test_what_python_37_has_passes(code):
+    assert found(code) == []
+
+
+def test_the_line_is_that_of_the_use():
+    assert [line for line, _ in check_python37.find_newer("a = {}\n\nb = a | c\n", "file.py")] == [3]
+
+
+def test_files_are_listed_and_are_a_failure(tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
+    bad, good = tmp_path / "folder" / "bad.py", tmp_path / "good.py"
+    bad.write_text("print({} | {})\n")
+    good.write_text("print({})\n")
+    assert check_python37.main([str(good)]) == 0
+    assert capsys.readouterr().out == ""
+    assert check_python37.main([str(tmp_path)]) == 1
+    assert f"{bad}:1: `|` of a dict" in capsys.readouterr().out
