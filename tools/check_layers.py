@@ -27,7 +27,7 @@ PACKAGE = "sparse_operation_kit"
 # The folders and modules of the package in each layer, lowest first. A module may import from lower layers
 # and from its own folder. python/README.md says what the layers are for.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "newer_python"),
+    ("_version", "arguments", "newer_python"),
     ("compat", "native"),
     ("kit_lib",),
     ("changes", "graphs"),

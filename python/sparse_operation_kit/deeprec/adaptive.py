@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.compat.internals import columns_v1, columns_v2
 from sparse_operation_kit.feature_columns.categorical_column import (
     UNBOUNDED,
@@ -244,11 +245,9 @@ def categorical_column_with_adaptive_embedding(
       TypeError, ValueError: As `categorical_column_with_embedding`, or `hash_bucket_size` is below 1.
     """
     column = categorical_column_with_embedding(key, dtype, partition_num, ev_option)
-    if isinstance(hash_bucket_size, bool) or not hasattr(hash_bucket_size, "__index__"):
-        raise TypeError(f"Column '{key}': hash_bucket_size must be an int, not {hash_bucket_size!r}")
-    if hash_bucket_size < 1:
-        raise ValueError(f"Column '{key}': hash_bucket_size must be at least 1, not {hash_bucket_size}")
-    return AdaptiveCategoricalColumn(column, int(hash_bucket_size))
+    return AdaptiveCategoricalColumn(
+        column, whole_number(hash_bucket_size, f"Column '{key}': hash_bucket_size")
+    )
 
 
 class AdaptiveEmbeddingColumn(columns_v2.EmbeddingColumn):

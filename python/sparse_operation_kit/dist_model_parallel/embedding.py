@@ -8,9 +8,10 @@ from typing import Any, Union
 
 import tensorflow as tf
 
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.compat.tensors import with_values
-from sparse_operation_kit.dist_model_parallel.ids import as_ids, checked_ids, count, unless
+from sparse_operation_kit.dist_model_parallel.ids import as_ids, checked_ids, unless
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
 from sparse_operation_kit.lookup import ordinary
 
@@ -78,8 +79,8 @@ class Embedding(Layer):
         if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
             kwargs["dtype"] = keras.backend.floatx()
         super().__init__(autocast=False, **kwargs)
-        self.input_dim = count(input_dim, f"Embedding layer '{self.name}': input_dim")
-        self.output_dim = count(output_dim, f"Embedding layer '{self.name}': output_dim")
+        self.input_dim = whole_number(input_dim, f"Embedding layer '{self.name}': input_dim")
+        self.output_dim = whole_number(output_dim, f"Embedding layer '{self.name}': output_dim")
         if combiner not in COMBINERS:
             raise ValueError(
                 f"Embedding layer '{self.name}': combiner must be 'sum', 'mean' or None, not {combiner!r}"
@@ -250,10 +251,10 @@ class ConcatOneHotEmbedding(Layer):
         kwargs.setdefault("dtype", tf.float32)
         super().__init__(**kwargs)
         who = f"ConcatOneHotEmbedding layer '{self.name}'"
-        self.feature_sizes = [count(size, f"{who}: a feature's size") for size in feature_sizes]
+        self.feature_sizes = [whole_number(size, f"{who}: a feature's size") for size in feature_sizes]
         if not self.feature_sizes:
             raise ValueError(f"{who}: feature_sizes is empty")
-        self.embedding_width = count(embedding_width, f"{who}: embedding_width")
+        self.embedding_width = whole_number(embedding_width, f"{who}: embedding_width")
         self.input_dim, self.output_dim, self.combiner = sum(self.feature_sizes), self.embedding_width, None
         self._first_rows = [0, *itertools.accumulate(self.feature_sizes[:-1])]
         self.params = self.add_weight(

@@ -10,20 +10,6 @@ import tensorflow as tf
 from sparse_operation_kit import native
 
 
-def count(value: Any, who: str) -> int:
-    """`value`, an int of at least 1.
-
-    Raises:
-      TypeError: it is not an int; the message begins with `who`.
-      ValueError: it is less than 1.
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{who} must be an int, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{who} must be at least 1, not {value}")
-    return int(value)
-
-
 def as_ids(values: tf.Tensor, who: str) -> tf.Tensor:
     """Returns numbers as int32 or int64. Floats, Keras' default for inputs, are truncated.
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.dist_model_parallel.ids import count
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras, keras_session
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks import exchange_names
@@ -51,7 +51,7 @@ class IntegerLookup(Layer):
           TypeError, ValueError: `max_tokens` is not an int, or out of range.
         """
         super().__init__(autocast=False, **{"dtype": "int64", **kwargs})
-        self.max_tokens = count(max_tokens, f"IntegerLookup layer '{self.name}': max_tokens")
+        self.max_tokens = whole_number(max_tokens, f"IntegerLookup layer '{self.name}': max_tokens")
         if self.max_tokens > _MOST_TOKENS:
             raise ValueError(
                 f"IntegerLookup layer '{self.name}': max_tokens must be at most {_MOST_TOKENS}, "

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.graphs.graph_keys import GraphKeys
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -53,11 +54,7 @@ class EmbeddingLayer(compat.Layer):
     @classmethod
     def _count(cls, argument: str, value: Any) -> int:
         """Returns `value`, an int of at least 1, or raises an error that names layer, argument and value."""
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise TypeError(f"{cls.__name__}: {argument} must be an int, not {value!r}")
-        if value < 1:
-            raise ValueError(f"{cls.__name__}: {argument} must be at least 1, not {value}")
-        return int(value)
+        return whole_number(value, f"{cls.__name__}: {argument}")
 
     # Nothing here branches on a tensor, and AutoGraph would rewrite all that is called, once in each process.
     # Keras reads the arguments of `call`, which the decorator would hide.

@@ -10,8 +10,6 @@ keys.
 # Importing these modules registers their replacements of TensorFlow functions, and the classes that
 # TensorFlow finds by name when it deserializes columns.
 from sparse_operation_kit.feature_columns import (  # noqa: F401
-    column_constructors,
-    dense_features,
     embedding_columns,
     input_layer,
     linear_model,

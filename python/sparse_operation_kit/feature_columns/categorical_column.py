@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
 from sparse_operation_kit.compat.internals import columns_v1, columns_v2, register_feature_column
@@ -160,7 +161,8 @@ def categorical_column_with_embedding(
     dtype = tf.as_dtype(dtype)
     if dtype != tf.string and not dtype.is_integer:
         raise ValueError(f"Column '{key}': dtype must be tf.string or an integer dtype, not {dtype.name}")
-    _check_partition_num(key, partition_num)
+    if partition_num is not None:
+        whole_number(partition_num, f"Column '{key}': partition_num", kind="an int or None")
     _check_options(key, ev_option)
     replacements.install(Part.FEATURE_COLUMNS)
     return EmbeddingCategoricalColumn(key, dtype, partition_num, ev_option)
@@ -179,15 +181,6 @@ def embedding_root(column: Any) -> Any:
     while isinstance(column, _OVER_OTHERS):
         column = column.categorical_column
     return column if isinstance(column, EmbeddingCategoricalColumn) else None
-
-
-def _check_partition_num(key: str, partition_num: Any) -> None:
-    if partition_num is None:
-        return
-    if isinstance(partition_num, bool) or not hasattr(partition_num, "__index__"):
-        raise TypeError(f"Column '{key}': partition_num must be an int or None, not {partition_num!r}")
-    if partition_num < 1:
-        raise ValueError(f"Column '{key}': partition_num must be at least 1, not {partition_num}")
 
 
 _OPTIONS = {

@@ -1,8 +1,8 @@
 """TensorFlow's embedding columns, over an embedding variable.
 
-`column_constructors` makes TensorFlow's functions create these columns over this library's categorical
-columns. Each column knows the group of the scope that it was created in, and can describe its lookup as a
-`LookupRequest`, so that a group's lookups can run as one op. A column can also be looked up alone.
+TensorFlow's functions create these columns over this library's categorical columns. Each column knows the
+group of the scope that it was created in, and can describe its lookup as a `LookupRequest`, so that a group's
+lookups can run as one op. A column can also be looked up alone.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import abc
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat.internals import (
     EmbeddingColumn,
     columns_v1,
     columns_v2,
     register_feature_column,
 )
+from sparse_operation_kit.feature_columns import scopes
 from sparse_operation_kit.feature_columns.categorical_column import UNBOUNDED, embedding_root
 from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone
 from sparse_operation_kit.feature_columns.scopes import Group
@@ -60,6 +62,8 @@ class TableColumn(abc.ABC):
     # Attributes of TensorFlow's columns.
     name: str
     combiner: str
+    dimension: int
+    initializer: Any
     categorical_column: Any
 
     @abc.abstractmethod
@@ -110,6 +114,11 @@ class TableColumn(abc.ABC):
         return columns_v2.SequenceDenseColumn.TensorSequenceLengthPair(
             dense_tensor=look_up_alone(request, self._op_name), sequence_length=lengths
         )
+
+    @property
+    def _spec(self) -> TableSpec:
+        root = embedding_root(self.categorical_column)
+        return TableSpec(self.name, self.dimension, self.initializer, root.ev_option)
 
     @property
     def _op_name(self) -> str:
@@ -164,11 +173,6 @@ class TableEmbeddingColumn(TableColumn, EmbeddingColumn):
     def _warm(self, variable: Any) -> Any:
         return _warm(variable, self.ckpt_to_load_from, self.tensor_name_in_ckpt)
 
-    @property
-    def _spec(self) -> TableSpec:
-        root = embedding_root(self.categorical_column)
-        return TableSpec(self.name, self.dimension, self.initializer, root.ev_option)
-
 
 class TableSharedEmbeddingColumnV1(TableColumn, columns_v1._SharedEmbeddingColumn):
     """The column that `tf.compat.v1.feature_column.shared_embedding_columns` creates."""
@@ -189,11 +193,6 @@ class TableSharedEmbeddingColumnV1(TableColumn, columns_v1._SharedEmbeddingColum
             shared.append(_get_table(self._spec, weight_collections, trainable))
         variable = check_table(self._spec, shared[0])
         return self._request(_warm(variable, self.ckpt_to_load_from, self.tensor_name_in_ckpt), tensors)
-
-    @property
-    def _spec(self) -> TableSpec:
-        root = embedding_root(self.categorical_column)
-        return TableSpec(self.name, self.dimension, self.initializer, root.ev_option)
 
 
 class TableSharedEmbeddingColumn(TableColumn, columns_v2.SharedEmbeddingColumn):
@@ -257,3 +256,57 @@ def _warm(variable: Any, checkpoint: str | None, name: Any) -> Any:
     if checkpoint is not None:
         init_from_checkpoint(checkpoint, {name: variable})
     return variable
+
+
+_COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
+_COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
+
+
+def _making(theirs: type, ours: type) -> Callable[[Callable], Callable]:
+    """Wraps a column's constructor so that it creates `ours` over this library's categorical columns."""
+
+    def wrap(original: Callable) -> Callable:
+        def make(cls: type, categorical_column: Any, *args: Any, **kwargs: Any) -> Any:
+            if cls not in (theirs, ours) or embedding_root(categorical_column) is None:
+                return original(cls, categorical_column, *args, **kwargs)
+            column = original(ours, categorical_column, *args, **kwargs)
+            if column.max_norm is not None:
+                raise ValueError(
+                    f"Column '{column.name}': max_norm={column.max_norm} is not supported for embedding "
+                    "variables; clip the column's output, or look up with tf.nn.embedding_lookup"
+                )
+            column.group = scopes.current_group()
+            return column
+
+        return make
+
+    return wrap
+
+
+@replacements.implements(f"{_COLUMNS_V2}.IndicatorColumn.__new__")
+def _refuse_indicators(original: Callable) -> Callable:
+    def make(cls: type, categorical_column: Any, *args: Any, **kwargs: Any) -> Any:
+        if embedding_root(categorical_column) is not None:
+            raise ValueError(
+                f"Column '{categorical_column.name}': an indicator_column needs a number of buckets, which "
+                "categorical_column_with_embedding does not have; use an embedding_column"
+            )
+        return original(cls, categorical_column, *args, **kwargs)
+
+    return make
+
+
+for _name, _theirs, _ours in (
+    (f"{_COLUMNS_V2}.EmbeddingColumn", columns_v2.EmbeddingColumn, TableEmbeddingColumn),
+    (
+        f"{_COLUMNS_V2}.SharedEmbeddingColumn",
+        columns_v2.SharedEmbeddingColumn,
+        TableSharedEmbeddingColumn,
+    ),
+    (
+        f"{_COLUMNS_V1}._SharedEmbeddingColumn",
+        columns_v1._SharedEmbeddingColumn,
+        TableSharedEmbeddingColumnV1,
+    ),
+):
+    replacements.implements(f"{_name}.__new__")(_making(_theirs, _ours))

@@ -1,16 +1,22 @@
-"""`input_layer` for columns in groups: collects the columns' lookups first, then runs them together."""
+"""`input_layer` and `DenseFeatures` for columns in groups: their lookups are collected, then run together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.compat import notices
-from sparse_operation_kit.compat.internals import columns_v1
-from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups
+from sparse_operation_kit.compat.internals import (
+    call_with_training,
+    columns_v1,
+    columns_v2,
+    name_for_variable_scope,
+)
+from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups, looked_up_before
 from sparse_operation_kit.feature_columns.lookups import (
     LookupRequest,
     check_batch_sizes,
@@ -18,6 +24,7 @@ from sparse_operation_kit.feature_columns.lookups import (
     side_by_side,
     sparse_features,
 )
+from sparse_operation_kit.feature_columns.scopes import adaptive_masks, training_scope
 
 
 @replacements.implements("tensorflow.python.feature_column.feature_column._internal_input_layer")
@@ -102,10 +109,9 @@ class _Builder:
             wanted = [self._of_column(column, inputs) for column in self._columns]
         check_batch_sizes(wanted, self._columns)
         if self._cols_to_output_tensors is None:
-            outputs = side_by_side(wanted)
-        else:
-            outputs = outputs_of_columns(wanted)
-            self._cols_to_output_tensors.update(zip(self._columns, outputs))
+            return side_by_side(wanted)
+        outputs = outputs_of_columns(wanted)
+        self._cols_to_output_tensors.update(zip(self._columns, outputs))
         return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
 
     def _of_column(self, column: Any, inputs: Any) -> tf.Tensor | LookupRequest:
@@ -123,3 +129,64 @@ class _Builder:
                     tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, scope=tf.compat.v1.get_variable_scope().name
                 )
         return wanted
+
+
+@replacements.implements("tf.keras.layers.DenseFeatures.call")
+def with_groups_of_layer(original: Callable) -> Callable:
+    """Wraps `DenseFeatures.call`; `training` applies to all columns with embedding variables.
+
+    `adaptive_mask_tensors` is for columns of DeepRec's adaptive embedding, as in `input_layer`.
+    """
+
+    # Keras inspects the names of the arguments.
+    def call(
+        self: Any,
+        features: Any,
+        cols_to_output_tensors: dict | None = None,
+        training: Any = None,
+        adaptive_mask_tensors: Mapping[str, Any] | None = None,
+    ) -> tf.Tensor:
+        return _call(original, self, features, cols_to_output_tensors, training, adaptive_mask_tensors)
+
+    return call
+
+
+@tf.autograph.experimental.do_not_convert
+def _call(
+    original: Callable,
+    layer: Any,
+    features: Any,
+    cols_to_output_tensors: dict | None,
+    training: Any,
+    masks: Mapping[str, Any] | None,
+) -> tf.Tensor:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(adaptive_masks(masks))
+        if training is not None:
+            stack.enter_context(training_scope(_as_bool(training)))
+        return _call_in_scope(original, layer, features, cols_to_output_tensors, training)
+
+
+def _call_in_scope(
+    original: Callable, layer: Any, features: Any, cols_to_output_tensors: dict | None, training: Any
+) -> tf.Tensor:
+    features = sparse_features(features)
+    grouped = [column for column in layer._feature_columns if in_groups([column])]
+    if not grouped or not isinstance(features, dict):
+        return call_with_training(original, layer, features, cols_to_output_tensors, training)
+    cache = columns_v2.FeatureTransformationCache(features)
+    requests = []
+    for column in grouped:
+        with tf.name_scope(name_for_variable_scope(column.name)):
+            requests.append(column.state_request(cache, layer._state_manager))
+    if cols_to_output_tensors is None and len(grouped) == len(layer._feature_columns):
+        check_batch_sizes(requests, grouped)
+        return side_by_side(requests)
+    rows = outputs_of_columns(requests)
+    with looked_up_before(grouped, rows):
+        return call_with_training(original, layer, features, cols_to_output_tensors, training)
+
+
+def _as_bool(training: Any) -> bool | tf.Tensor:
+    """Returns `training` as a bool. Keras may pass its learning phase, an integer."""
+    return tf.cast(training, tf.bool) if tf.is_tensor(training) else bool(training)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.feature_columns.scopes import Group, current_training
+from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.group import SparseLookup, lookup_group
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
@@ -57,7 +58,8 @@ def look_up_alone(request: LookupRequest, name: str | None = None) -> tf.Tensor:
     Raises:
       ValueError: The combiner is unknown.
     """
-    return _with_leading_dimensions(request, lookup_group([_lookup(request)], current_training(), name)[0])
+    rows = lookup_group([_lookup(request)], current_training(), name)[0]
+    return bags.with_leading_dimensions(rows, request.ids)
 
 
 def outputs_of_columns(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]:
@@ -69,28 +71,27 @@ def outputs_of_columns(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.T
     Returns:
       The output of each column, [batch, elements].
     """
-    outputs = list(wanted)
-    for members in _groups(wanted):
-        requests = [wanted[position] for position in members]
-        rows = lookup_group(
-            [_lookup(request) for request in requests], current_training(), _op_name(requests)
-        )
-        for position, request, row in zip(members, requests, rows):
-            outputs[position] = _as_rows_of_the_batch(request, row)
-    return outputs
+    return _looked_up(wanted, lambda members, requests: [[position] for position in members])
 
 
-def side_by_side(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]:
-    """Like `outputs_of_columns`, but consecutive columns of a group share one tensor.
+def side_by_side(wanted: Sequence[tf.Tensor | LookupRequest]) -> tf.Tensor:
+    """Like `outputs_of_columns`; returns the outputs side by side, [batch, all elements].
 
-    Returns:
-      Tensors whose concatenation is the outputs of the columns. A lookup writes a shared tensor directly; if
-      there is only one tensor, nothing is copied.
+    The lookups of consecutive columns of a group write the tensor directly. If there are no other columns,
+    nothing is copied.
     """
+    outputs = _looked_up(wanted, _runs)
+    return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
+
+
+def _looked_up(
+    wanted: Sequence[tf.Tensor | LookupRequest], runs_of: Callable[..., list[list[int]]]
+) -> list[tf.Tensor]:
+    """Runs the lookups of each group. Each run of columns that `runs_of` returns shares one tensor."""
     outputs = list(wanted)
     for members in _groups(wanted):
         requests = [wanted[position] for position in members]
-        runs = _runs(members, requests)
+        runs = runs_of(members, requests)
         rows = lookup_group(
             [_lookup(request) for request in requests],
             current_training(),
@@ -152,20 +153,12 @@ def _op_name(requests: Sequence[LookupRequest]) -> str | None:
 
 
 def _lookup(request: LookupRequest) -> SparseLookup:
-    ids = _as_matrix(request.ids)
+    ids, _ = bags.as_matrices(request.ids, None)
     if request.weights is None:
         return SparseLookup(request.variable, ids, request.combiner)
     weights = tf.cast(request.weights.values, tf.float32)
     positive_only = request.prune_weights and request.combiner != "sum"
     return SparseLookup(request.variable, ids, request.combiner, weights, positive_weights_only=positive_only)
-
-
-def _as_matrix(ids: tf.SparseTensor) -> tf.SparseTensor:
-    """Returns the ids with all dimensions except the last merged into one."""
-    if ids.shape.rank == 2:
-        return ids
-    shape = tf.cast(ids.dense_shape, tf.int64)
-    return tf.sparse.reshape(ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
 
 
 def _as_rows_of_the_batch(request: LookupRequest, rows: tf.Tensor) -> tf.Tensor:
@@ -175,14 +168,4 @@ def _as_rows_of_the_batch(request: LookupRequest, rows: tf.Tensor) -> tf.Tensor:
     result = tf.reshape(rows, tf.stack([request.ids.dense_shape[0], request.variable.dim]))
     batch = request.ids.shape[0] if request.ids.shape.rank else None
     result.set_shape([batch, request.variable.dim])
-    return result
-
-
-def _with_leading_dimensions(request: LookupRequest, rows: tf.Tensor) -> tf.Tensor:
-    if request.ids.shape.rank == 2:
-        return rows
-    shape = tf.concat([request.ids.dense_shape[:-1], [request.variable.dim]], axis=0)
-    result = tf.reshape(rows, shape)
-    if request.ids.shape.rank is not None:
-        result.set_shape(request.ids.shape[:-1].concatenate([request.variable.dim]))
     return result

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator, is_alone
 
@@ -102,7 +103,7 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
     if "global_batch_size" not in kwargs:
         raise ValueError("sok.Init needs global_batch_size, the number of samples of a step over all ranks")
     wanted = _Configuration(
-        _check_batch_size(kwargs["global_batch_size"]),
+        whole_number(kwargs["global_batch_size"], "sok.Init: global_batch_size"),
         _check_seed(kwargs.get("seed")),
         _check_gradient_dtype(kwargs.get("gradient_exchange_dtype")),
     )
@@ -256,14 +257,6 @@ def _seed_of(graph: tf.Graph) -> int:
         if _seed_of_graphs is None:
             _seed_of_graphs = random.SystemRandom().getrandbits(63)
         return _seed_of_graphs
-
-
-def _check_batch_size(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"sok.Init: global_batch_size must be an int, not {value!r}")
-    if value < 1:
-        raise ValueError(f"sok.Init: global_batch_size must be at least 1, not {value}")
-    return int(value)
 
 
 def _check_seed(value: Any) -> int | None:

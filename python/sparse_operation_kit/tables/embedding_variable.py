@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import OF_EMBEDDING_VARIABLES, Part
 from sparse_operation_kit.compat.internals import (
@@ -613,17 +614,11 @@ def _check_arguments(
     if name.endswith("/"):
         raise ValueError(f"An embedding variable's name must not end with a slash, as {name!r} does")
     who = f"Embedding variable '{name}'"
-    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
-        raise TypeError(f"{who}: dim must be an int, not {dim!r}")
-    if dim < 1:
-        raise ValueError(f"{who}: dim must be at least 1, not {dim}")
+    whole_number(dim, f"{who}: dim")
     if dim > MAX_DIM:
         raise ValueError(f"{who}: dim must be at most {MAX_DIM}, not {dim}")
     if capacity is not None:
-        if isinstance(capacity, bool) or not hasattr(capacity, "__index__"):
-            raise TypeError(f"{who}: capacity must be an int or None, not {capacity!r}")
-        if capacity < 1:
-            raise ValueError(f"{who}: capacity must be at least 1, not {capacity}")
+        whole_number(capacity, f"{who}: capacity", kind="an int or None")
         if capacity >= 2**63:
             raise ValueError(f"{who}: capacity must be below 2^63, not {capacity}")
     elif not use_hashtable:

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.arguments import whole_number
 
 _COUNTER_BITS = {
     tf.uint8: 8,
@@ -42,7 +43,7 @@ class CounterFilter:
     before_lookup: bool = False
 
     def __post_init__(self) -> None:
-        _check_count("CounterFilter", "filter_freq", self.filter_freq, least=0)
+        whole_number(self.filter_freq, "CounterFilter: filter_freq", 0, 63)
         _check_bool("CounterFilter", "before_lookup", self.before_lookup)
 
 
@@ -72,9 +73,9 @@ class CBFFilter:
 
     def __post_init__(self) -> None:
         _check_bool("CBFFilter", "before_lookup", self.before_lookup)
-        _check_count("CBFFilter", "filter_freq", self.filter_freq, least=0)
+        whole_number(self.filter_freq, "CBFFilter: filter_freq", 0, 63)
         least = 1 if self.filter_freq else 0
-        _check_count("CBFFilter", "max_element_size", self.max_element_size, least=least)
+        whole_number(self.max_element_size, "CBFFilter: max_element_size", least, 63)
         probability = self.false_positive_probability
         if isinstance(probability, bool) or not isinstance(probability, (int, float)):
             raise TypeError(f"CBFFilter: false_positive_probability must be a number, not {probability!r}")
@@ -102,7 +103,7 @@ class GlobalStepEvict:
 
     def __post_init__(self) -> None:
         if self.steps_to_live is not None:
-            _check_count("GlobalStepEvict", "steps_to_live", self.steps_to_live, least=0)
+            whole_number(self.steps_to_live, "GlobalStepEvict: steps_to_live", 0, 63)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,13 +216,6 @@ def policy_attributes(
 def _check_bool(who: str, name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{who}: {name} must be True or False, not {value!r}")
-
-
-def _check_count(who: str, name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{who}: {name} must be an int, not {value!r}")
-    if not least <= value < 2**63:
-        raise ValueError(f"{who}: {name} must be in [{least}, 2^63), not {value}")
 
 
 def tell_global_step(variables: Iterable[Any], after: Iterable[tf.Tensor] = ()) -> list[tf.Operation]:

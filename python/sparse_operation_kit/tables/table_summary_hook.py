@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.table_statistics import (
@@ -61,13 +62,9 @@ class TableSummaryHook(v1.train.SessionRunHook):
         """
         if (output_dir is None) == (summary_writer is None):
             raise ValueError("A TableSummaryHook needs either output_dir or summary_writer")
-        if isinstance(save_steps, bool) or not hasattr(save_steps, "__index__"):
-            raise TypeError(f"save_steps must be an int, not {save_steps!r}")
-        if save_steps < 1:
-            raise ValueError(f"save_steps must be at least 1, not {save_steps}")
         self._output_dir = output_dir
         self._writer = summary_writer
-        self._save_steps = int(save_steps)
+        self._save_steps = whole_number(save_steps, "save_steps")
         self._variables = variables
 
     def begin(self) -> None:

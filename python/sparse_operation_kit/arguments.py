@@ -1,0 +1,28 @@
+"""Checks of arguments that many functions have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def whole_number(value: Any, what: str, least: int = 1, bits: int | None = None, kind: str = "an int") -> int:
+    """Returns `value` as an int.
+
+    Args:
+      value: the argument.
+      what: the beginning of error messages: whose argument it is, and its name.
+      least: the smallest value that is allowed.
+      bits: if given, the value must be below 2^bits.
+      kind: what the argument may be, for messages.
+
+    Raises:
+      TypeError: it is no int, but for example a bool or a float.
+      ValueError: it is out of range.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be {kind}, not {value!r}")
+    if bits is not None and not least <= value < 2**bits:
+        raise ValueError(f"{what} must be in [{least}, 2^{bits}), not {value}")
+    if value < least:
+        raise ValueError(f"{what} must be at least {least}, not {value}")
+    return int(value)
