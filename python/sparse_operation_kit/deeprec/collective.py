@@ -26,7 +26,7 @@ import tensorflow as tf
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part as OwnPart
 from sparse_operation_kit.compat.internals import trackable
-from sparse_operation_kit.deeprec import exported_model
+from sparse_operation_kit.deeprec import collective_estimator
 from sparse_operation_kit.deeprec.replacement_entries import Part
 from sparse_operation_kit.optimizers.combination import average, is_by_hand
 from sparse_operation_kit.ranks.communicator import communicator
@@ -161,9 +161,7 @@ class CollectiveStrategy:
         Raises:
           RuntimeError: This TensorFlow version has no Estimator.
         """
-        from sparse_operation_kit.deeprec.collective_estimator import make_estimator
-
-        return make_estimator(self, model_fn, **kwargs)
+        return collective_estimator.make_estimator(self, model_fn, **kwargs)
 
     def export_saved_model(
         self,
@@ -197,7 +195,7 @@ class CollectiveStrategy:
         Raises:
           ValueError: `checkpoint_dir` or `signature_def_fn` is missing, or there is no checkpoint.
         """
-        return exported_model.export(
+        return collective_estimator.export(
             savedmodel_dir,
             checkpoint_dir,
             signature_def_fn,

@@ -83,14 +83,10 @@ def fused_embedding_lookup_sparse(
     Unlike TensorFlow's function, it returns zeros for bags without ids at the end of the batch too.
 
     Args:
-      params: As `embedding_weights` of `fused_safe_embedding_lookup_sparse`.
+      params: As `embedding_weights` of `fused_safe_embedding_lookup_sparse`, as are the arguments of equal
+        names.
       sp_ids: Ids `[batch, any]`.
-      sparse_weights: None, or one weight for each id.
       partition_strategy: "div", which None means, or "mod".
-      name: The name scope of the ops.
-      combiner: "sum", "mean", which None means, or "sqrtn".
-      max_norm: As in `fused_safe_embedding_lookup_sparse`.
-      default_id: The id whose row a bag without ids gets. None: zeros.
       prune_invalid_ids: Whether negative ids are left out, and unless the combiner is "sum", ids with a
         weight <= 0.
       fill_empty_row: If false, `default_id` has no effect.

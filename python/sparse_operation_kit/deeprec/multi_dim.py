@@ -88,14 +88,9 @@ def embedding_lookup_sparse_multi_dim(
     """Like `safe_embedding_lookup_multi_dim`, with a combiner for each dimension and without pruning.
 
     Args:
-      params: Like `embedding_weights` of that function.
-      sp_ids: Ids `[d0, ..., dn]`.
-      sp_weights: Like `sparse_weights` of that function.
-      partition_strategy: Like that function's.
-      name: The name scope of the ops.
+      params, sp_ids, sp_weights: Like that function's `embedding_weights`, `sparse_ids`, `sparse_weights`.
       combiners: One for each dimension except the first; None means ["mean"].
-      max_norm: Like that function's.
-      weight_axis: Like that function's.
+      partition_strategy, name, max_norm, weight_axis: Like that function's.
 
     Returns:
       `[d0, width]`, zeros for rows without ids, also at the end of the batch.

@@ -30,12 +30,9 @@ class ParquetDataset(tf.compat.v2.data.Dataset):
     def read_schema(
         cls, filename: str, fields: Iterable[Field | str] | None = None, lower: bool = False
     ) -> tuple[Field, ...]:
-        """Returns complete fields for columns of a file.
+        """Returns complete fields for columns of a file, those of `fields` (names or fields) or all.
 
-        Args:
-          filename: the file.
-          fields: names of columns, or fields; None for all columns.
-          lower: whether a name that is not in the file is looked up in lower case.
+        With `lower`, a name that is not in the file is looked up in lower case.
         """
         return parquet_file.fields_of(filename, fields, lower)
 

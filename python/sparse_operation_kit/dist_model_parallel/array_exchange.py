@@ -12,7 +12,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 
 _T = TypeVar("_T")
 # The most bytes of an error that the other ranks are told.
-_TOLD_BYTES = 2000
+_ERROR_BYTES = 2000
 _LARGEST = np.iinfo(np.int64).max
 
 
@@ -66,15 +66,15 @@ class ArrayExchange:
         except Exception as error:  # of any kind: the other ranks wait to be told
             self._tell(error, {}, session)
             raise
-        told = self._tell(None, same or {}, session)
-        for rank, (text, _) in enumerate(told):
+        of_ranks = self._tell(None, same or {}, session)
+        for rank, (text, _) in enumerate(of_ranks):
             if text:
                 raise ValueError(f"{self._who}: {method} failed on rank {rank}: {text}")
-        for rank, (_, arguments) in enumerate(told):
-            if arguments != told[0][1]:
+        for rank, (_, arguments) in enumerate(of_ranks):
+            if arguments != of_ranks[0][1]:
                 raise ValueError(
                     f"{self._who}: {method} has other arguments on rank {rank} than on rank 0: "
-                    f"{_named(same, arguments)}, not {_named(same, told[0][1])}"
+                    f"{_named(same, arguments)}, not {_named(same, of_ranks[0][1])}"
                 )
         return result
 
@@ -85,15 +85,15 @@ class ArrayExchange:
         size = communicator().size
         if size == 1:
             return []
-        text = b"" if error is None else f"{type(error).__name__}: {error}".encode()[:_TOLD_BYTES]
+        text = b"" if error is None else f"{type(error).__name__}: {error}".encode()[:_ERROR_BYTES]
         arguments = [min(int(value), _LARGEST) for value in same.values()]
         numbers = np.array([len(text), *arguments], np.int64)
         words = np.frombuffer(numbers.tobytes() + text.ljust(-(-len(text) // 8) * 8), np.int64)
         received = self.run(np.tile(words, size), [len(words)] * size, session)
-        return [_told(of_rank, len(same)) for of_rank in received]
+        return [_parsed(of_rank, len(same)) for of_rank in received]
 
 
-def _told(words: np.ndarray, arguments: int) -> tuple[str, list[int]]:
+def _parsed(words: np.ndarray, arguments: int) -> tuple[str, list[int]]:
     length = int(words[0])
     if length:  # a rank with an error sends no arguments
         return words[1:].tobytes()[:length].decode(errors="replace"), []

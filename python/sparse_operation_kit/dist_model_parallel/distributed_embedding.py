@@ -64,16 +64,12 @@ class DistributedEmbedding(Layer):
         """Places the tables. Variables are made when the layer is first called or built.
 
         Args:
-          embeddings: embedding layers without weights; see `DistEmbeddingStrategy`, also for the other
-            arguments.
-          strategy: "basic", "memory_balanced" or "memory_optimized".
-          column_slice_threshold: the most elements of a slice of columns.
-          row_slice_threshold: tables with at least this many elements are sliced by rows.
+          embeddings: embedding layers without weights.
+          strategy, column_slice_threshold, row_slice_threshold, input_table_map, data_parallel_threshold: see
+            `DistEmbeddingStrategy`.
           dp_input: whether inputs are the ids of this rank's samples. If not, a rank takes the inputs
             `strategy.input_ids_list[rank]` of the whole batch, each [batch] or [batch, hotness]. The number
             of ranks divides the batch.
-          input_table_map: the table of each input.
-          data_parallel_threshold: tables with at most this many elements are replicated.
           gpu_embedding_size: has no effect; the device of an engine is chosen for the whole process.
           **kwargs: arguments of every Keras layer: `name`, `dtype`, `trainable`.
 

@@ -142,14 +142,14 @@ def header(
     if finding is None:
         return tf.concat([[fingerprint], tf.zeros([HEADER - 1], tf.int64)], axis=0)
     numbers = tf.constant(list(inputs), tf.int64)
-    told = tf.stack([finding[0], tf.gather(numbers, finding[1]), finding[2]])
+    found = tf.stack([finding[0], tf.gather(numbers, finding[1]), finding[2]])
     if batches:
         of_batches = tf.stack(batches)
         bad = tf.not_equal(of_batches % strategy.world_size, 0)
         first = tf.argmax(tf.cast(bad, tf.int32))
         batch = tf.stack([tf.constant(_Finding.BATCH, tf.int64), numbers[first], of_batches[first]])
-        told = tf.where(tf.reduce_any(bad), batch, told)
-    return tf.concat([[fingerprint], told], axis=0)
+        found = tf.where(tf.reduce_any(bad), batch, found)
+    return tf.concat([[fingerprint], found], axis=0)
 
 
 def checked(strategy: DistEmbeddingStrategy, headers: tf.Tensor, who: str, result: tf.Tensor) -> tf.Tensor:

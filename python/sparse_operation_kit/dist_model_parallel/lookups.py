@@ -25,7 +25,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
+class _Requests:
     """What a rank requests of a unit.
 
     Attributes:
@@ -44,20 +44,20 @@ def look_up(call: LayerCall) -> list[Any]:
     units = strategy.layout.units
     unit_of, bases = _units_of_inputs(strategy)
     merged = merge_ids(flat, unit_of, bases, len(units))
-    asked = [_asked(*of_unit) for of_unit in zip(units, merged.distinct, merged.places)]
+    requests = [_requests_of(*of_unit) for of_unit in zip(units, merged.distinct, merged.places)]
     header = exchanges.header(strategy, range(len(flat)), merged.finding)
     if communicator().size == 1:
-        matrices = _own_matrices(call, asked, header)
+        matrices = _own_matrices(call, requests, header)
     else:
-        matrices = _matrices_of_ranks(call, asked, header)
+        matrices = _matrices_of_ranks(call, requests, header)
     read = sorted(set(unit_of))
     rows = [
-        tf.gather(call.replicas[number], matrices.checked(asked[number].rows[0]))
+        tf.gather(call.replicas[number], matrices.checked(requests[number].rows[0]))
         if units[number].cut == "replicated"
         else matrices.of_unit(number, units[number])
         for number in read
     ]
-    places = [asked[number].places for number in read]
+    places = [requests[number].places for number in read]
     outputs = combined(rows, places, flat, [read.index(number) for number in unit_of], call.on_gpu)
     return [ids.shaped(matrix) for ids, matrix in zip(flat, outputs)]
 
@@ -73,15 +73,15 @@ def _units_of_inputs(strategy: DistEmbeddingStrategy) -> tuple[list[int], list[i
     return [number for number, _ in of_inputs], [base for _, base in of_inputs]
 
 
-def _asked(unit: Unit, keys: tf.Tensor, places: tf.Tensor) -> _Asked:
+def _requests_of(unit: Unit, keys: tf.Tensor, places: tf.Tensor) -> _Requests:
     if unit.cut != "rows":
-        return _Asked([keys + part.shift if part.shift else keys for part in unit.parts] or [keys], places)
+        return _Requests([keys + part.shift if part.shift else keys for part in unit.parts] or [keys], places)
     owners = _owners(unit.parts, keys)
     order = tf.argsort(owners, stable=True)
     counts = tf.math.bincount(owners, minlength=len(unit.parts), maxlength=len(unit.parts))
     of_parts = tf.split(tf.gather(keys, order), counts, num=len(unit.parts))
     rows = [keys + part.shift for keys, part in zip(of_parts, unit.parts)]
-    return _Asked(rows, tf.gather(tf.math.invert_permutation(order), places))
+    return _Requests(rows, tf.gather(tf.math.invert_permutation(order), places))
 
 
 def _owners(parts: Sequence[Part], keys: tf.Tensor) -> tf.Tensor:
@@ -93,9 +93,9 @@ def _owners(parts: Sequence[Part], keys: tf.Tensor) -> tf.Tensor:
 class _Matrices:
     """The rows of the replies: a matrix for each variable of each sender, with the rows of its parts."""
 
-    def __init__(self, layout: Layout, asked: Sequence[_Asked], gate: tf.Tensor) -> None:
+    def __init__(self, layout: Layout, requests: Sequence[_Requests], gate: tf.Tensor) -> None:
         self._layout = layout
-        self._asked = asked
+        self._requests = requests
         # A tensor that can be computed only if no rank found an error.
         self._gate = gate
         self._of_part: dict[tuple[int, int], tf.Tensor] = {}
@@ -103,7 +103,7 @@ class _Matrices:
     def add(self, of_ranks: Sequence[Sequence[tf.Tensor]]) -> None:
         for rank, matrices in enumerate(of_ranks):
             for matrix, parts in zip(matrices, self._layout.parts_of(rank)):
-                sizes = [tf.size(self._asked[unit].rows[part]) for unit, part in parts]
+                sizes = [tf.size(self._requests[unit].rows[part]) for unit, part in parts]
                 split = tf.split(matrix, sizes) if len(parts) > 1 else [matrix] * len(parts)
                 self._of_part.update(zip(parts, split))
 
@@ -118,23 +118,23 @@ class _Matrices:
             return tf.identity(rows)
 
 
-def _own_matrices(call: LayerCall, asked: Sequence[_Asked], header: tf.Tensor) -> _Matrices:
+def _own_matrices(call: LayerCall, requests: Sequence[_Requests], header: tf.Tensor) -> _Matrices:
     layout = call.strategy.layout
     gate = exchanges.checked(call.strategy, header[tf.newaxis], call.name, tf.constant(0))
-    matrices = _Matrices(layout, asked, gate)
+    matrices = _Matrices(layout, requests, gate)
     own = []
     for variable, parts in zip(call.variables, layout.parts_of(0)):
-        rows = [asked[unit].rows[part] for unit, part in parts]
+        rows = [requests[unit].rows[part] for unit, part in parts]
         own.append(tf.gather(variable, matrices.checked(_joined(rows))))
     matrices.add([own])
     return matrices
 
 
-def _matrices_of_ranks(call: LayerCall, asked: Sequence[_Asked], header: tf.Tensor) -> _Matrices:
+def _matrices_of_ranks(call: LayerCall, requests: Sequence[_Requests], header: tf.Tensor) -> _Matrices:
     strategy, variables, name = call.strategy, call.variables, call.name
     layout = strategy.layout
     wanted = [
-        [_joined([asked[unit].rows[part] for unit, part in parts]) for parts in layout.parts_of(rank)]
+        [_joined([requests[unit].rows[part] for unit, part in parts]) for parts in layout.parts_of(rank)]
         for rank in range(strategy.world_size)
     ]
     wanted_counts = [tf.stack([tf.size(rows, out_type=tf.int64) for rows in of_rank]) for of_rank in wanted]
@@ -159,7 +159,7 @@ def _matrices_of_ranks(call: LayerCall, asked: Sequence[_Asked], header: tf.Tens
         for group, variable in enumerate(variables)
     ]
     widths = [[group.columns for group in of_rank] for of_rank in layout.groups]
-    matrices = _Matrices(layout, asked, counts)
+    matrices = _Matrices(layout, requests, counts)
     matrices.add(swap(own, counts, wanted_counts, widths, f"{name}: rows"))
     return matrices
 

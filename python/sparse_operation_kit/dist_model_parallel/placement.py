@@ -41,15 +41,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How tables are sliced and distributed; the arguments of DistributedEmbedding.
-
-    Attributes:
-      strategy: one of STRATEGIES.
-      column_slice_threshold: the most elements of a slice of columns. None: tables are cut only if fewer
-        tables than ranks are neither replicated nor sliced by rows.
-      row_slice_threshold: tables with at least this many elements are sliced by rows. None: none is.
-      data_parallel_threshold: tables with at most this many elements are replicated. None: none is.
-    """
+    """How tables are sliced and distributed: arguments of `DistEmbeddingStrategy`, which explains them."""
 
     strategy: str = "basic"
     column_slice_threshold: int | None = None

@@ -45,9 +45,12 @@ def look_up(call: LayerCall) -> list[Any]:
     finding = None if merged is None else merged.finding
     header = exchanges.header(strategy, own, finding, [shape[0] for shape in shapes])
     words = tf.concat([header, *(shape // [size, 1] for shape in shapes)], axis=0)
-    told, starts = _told(strategy, words, name)
+    of_all, starts = _words_of_ranks(strategy, words, name)
     gate = exchanges.checked(
-        strategy, tf.gather(told, starts + tf.range(exchanges.HEADER, dtype=tf.int64)), name, told
+        strategy,
+        tf.gather(of_all, starts + tf.range(exchanges.HEADER, dtype=tf.int64)),
+        name,
+        of_all,
     )
     if not tf.executing_eagerly():
         gate = _with_known_dimensions(strategy, gate, starts, name)
@@ -130,14 +133,14 @@ def _dimensions(own: Sequence[int], flat: Sequence[FlatIds]) -> dict[int | None,
 
 
 def _with_known_dimensions(
-    strategy: DistEmbeddingStrategy, told: tf.Tensor, starts: tf.Tensor, name: str
+    strategy: DistEmbeddingStrategy, of_all: tf.Tensor, starts: tf.Tensor, name: str
 ) -> tf.Tensor:
-    """Returns `told`; running it is an InvalidArgumentError on all ranks if `_dimensions` is wrong on one."""
+    """Returns `of_all`; running it is an error on all ranks if `_dimensions` is wrong on one."""
     some_flat, some_deep = [], []
     for rank, numbers in enumerate(strategy.input_ids_list):
         plain = [i for i, number in enumerate(numbers) if _unit_of(strategy, number).combiner is None]
         words = [exchanges.HEADER + 2 * i + 1 for i in plain]
-        hotness = tf.gather(told, starts[rank] + tf.constant(words, tf.int64))
+        hotness = tf.gather(of_all, starts[rank] + tf.constant(words, tf.int64))
         some_flat.append(tf.reduce_any(hotness < 0))
         some_deep.append(tf.reduce_any(hotness >= 0))
     flat, deep = tf.stack(some_flat), tf.stack(some_deep)
@@ -150,7 +153,7 @@ def _with_known_dimensions(
         " has one kind only: a graph needs one kind for all tables without a combiner; [batch, 1] may take "
         "the place of [batch]",
     )
-    return unless(~tf.reduce_any(is_wrong), message, told)
+    return unless(~tf.reduce_any(is_wrong), message, of_all)
 
 
 def _rows(
@@ -171,21 +174,23 @@ def _rows(
     return tf.concat([rows, tf.zeros([1, variable.shape[1]])], axis=0), tf.gather(row_of_key, places)
 
 
-def _told(strategy: DistEmbeddingStrategy, words: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+def _words_of_ranks(
+    strategy: DistEmbeddingStrategy, words: tf.Tensor, name: str
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the words of all ranks, and where each rank's words begin, [ranks, 1]."""
-    told, splits = communicator().send_to_all(words, f"{name}: shapes")
+    of_all, splits = communicator().send_to_all(words, f"{name}: shapes")
     # If another rank has other tables, its words may be too few. They are not used: its header is an error.
-    told = tf.concat([told, tf.zeros([strategy.world_size * tf.size(words)], tf.int64)], axis=0)
-    return told, tf.cumsum(tf.cast(splits, tf.int64), exclusive=True)[:, tf.newaxis]
+    of_all = tf.concat([of_all, tf.zeros([strategy.world_size * tf.size(words)], tf.int64)], axis=0)
+    return of_all, tf.cumsum(tf.cast(splits, tf.int64), exclusive=True)[:, tf.newaxis]
 
 
 def _shapes_of(
-    strategy: DistEmbeddingStrategy, rank: int, told: tf.Tensor, start: tf.Tensor
+    strategy: DistEmbeddingStrategy, rank: int, of_all: tf.Tensor, start: tf.Tensor
 ) -> dict[int, tf.Tensor]:
     """For each input of a rank, the `_shape` of another rank's samples."""
     numbers = strategy.input_ids_list[rank]
     begin = start + exchanges.HEADER
-    shapes = tf.reshape(told[begin : begin + 2 * len(numbers)], [len(numbers), 2])
+    shapes = tf.reshape(of_all[begin : begin + 2 * len(numbers)], [len(numbers), 2])
     return {number: shapes[i] for i, number in enumerate(numbers)}
 
 

@@ -46,13 +46,13 @@ def look_up(
     exchange_name = exchange_names.unique_name(f"lookup of {exchange_names.list_of(table_names)}")
     with tf.name_scope(name or graph_ops.GROUP_LOOKUP):
         routed = native.ops.sok_group_route(**arguments, exchange=exchange)
-        asked = _exchange(routed.words, routed.splits, f"{exchange_name}: ids")
-        served = native.ops.sok_group_serve(handles=handles, **asked, dims=dims, exchange=exchange)
-        answered = _exchange(served.words, served.splits, f"{exchange_name}: rows")
+        requests = _exchange(routed.words, routed.splits, f"{exchange_name}: ids")
+        served = native.ops.sok_group_serve(handles=handles, **requests, dims=dims, exchange=exchange)
+        replies = _exchange(served.words, served.splits, f"{exchange_name}: rows")
         return native.ops.sok_group_combine(
             handles=handles,
             plan=routed.plan,
-            **answered,
+            **replies,
             served=served.served,
             weights=arguments["weights"],
             num_outputs=arguments["num_outputs"],

@@ -125,9 +125,11 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
         counts = tf.gather(decays, indices)
         grown, due = self._grown(grad, tf.gather(accumulator, indices), counts)
         updates = (
-            decays.scatter_update(self._slices(counts + tf.cast(due, tf.int64), indices), self._use_locking),
-            accumulator.scatter_update(self._slices(grown, indices), self._use_locking),
-            handle.scatter_sub(self._slices(self._step(grad, grown), indices), self._use_locking),
+            decays.scatter_update(
+                tf.IndexedSlices(counts + tf.cast(due, tf.int64), indices), self._use_locking
+            ),
+            accumulator.scatter_update(tf.IndexedSlices(grown, indices), self._use_locking),
+            handle.scatter_sub(tf.IndexedSlices(self._step(grad, grown), indices), self._use_locking),
         )
         return tf.group(*[update.op for update in updates])
 
@@ -143,10 +145,6 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
 
     def _step(self, grad: tf.Tensor, accumulator: tf.Tensor) -> tf.Tensor:
         return tf.cast(self._learning_rate_tensor, grad.dtype) * grad / tf.sqrt(accumulator)
-
-    @staticmethod
-    def _slices(values: tf.Tensor, indices: tf.Tensor) -> tf.IndexedSlices:
-        return tf.IndexedSlices(values, indices)
 
 
 def table_update(optimizer: AdagradDecayOptimizer) -> TableUpdate:

@@ -67,7 +67,7 @@ def routed(optimizer: Any) -> Iterator[None]:
         update = None
         if is_dense_table(var) and grad.dtype == tf.float32 and not may_be_on_gpu(var):
             update = update_of(var, tf.IndexedSlices(grad, indices), **kwargs)
-        if update is None or not trains_dense_tables(update.kernel):
+        if update is None or not trains_dense_tables(update.rule):
             return original(grad, var, indices, **kwargs)
         return _train_rows(optimizer, known, update, var, indices, grad)
 
@@ -105,7 +105,7 @@ def _train_rows(
     names = {of_rule: name for name, of_rule in known.slots.items()}
     slots = [
         optimizer.get_slot(variable, names.get(slot, slot))
-        for slot in native.optimizer_rules()[update.kernel]["slots"]
+        for slot in native.optimizer_rules()[update.rule]["slots"]
     ]
     return native.ops.sok_train_rows(
         variable=variable.handle,
@@ -113,6 +113,6 @@ def _train_rows(
         hyper=update.packed_hyper(),
         rows=tf.cast(rows, tf.int64),
         gradients=gradients,
-        optimizer=update.kernel,
+        optimizer=update.rule,
         variable_name=variable.name,
     )

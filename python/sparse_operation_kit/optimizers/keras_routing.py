@@ -50,8 +50,8 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
                 coefficients.update(optimizer._fallback_apply_state(variable.device, tf.float32))
             update = known.update(optimizer, coefficients)
             hyper = update.packed_hyper()
-        claim_table(variable, optimizer, update.kernel)
-        return ops.update(variable, gradient, update.kernel, hyper)
+        claim_table(variable, optimizer, update.rule)
+        return ops.update(variable, gradient, update.rule, hyper)
 
     # Replaced instead of `_create_slots`, which also creates state that all variables share.
     def add_slot_of_ordinary_variable(var, slot_name, *args, **kwargs):

@@ -67,7 +67,7 @@ class StepOps:
         self._gate: Any = None
 
     def update(
-        self, variable: tf.Variable, gradient: tf.IndexedSlices, kernel: str, hyper: tf.Tensor
+        self, variable: tf.Variable, gradient: tf.IndexedSlices, rule: str, hyper: tf.Tensor
     ) -> tf.Operation:
         """Returns an op that has run when the table's step is done.
 
@@ -75,21 +75,21 @@ class StepOps:
         """
         found = graph_ops.untouched_gradient(gradient, variable.handle) if _fuses.get() else None
         if found is None or not _can_be_awaited(found[0]):
-            return apply_to_table(variable, gradient, kernel, hyper)
+            return apply_to_table(variable, gradient, rule, hyper)
         group, table = found
-        self._fused.setdefault((group, kernel), []).append(_TableStep(variable, table, hyper))
+        self._fused.setdefault((group, rule), []).append(_TableStep(variable, table, hyper))
         if self._gate is None:
             self._gate = tf.no_op(name="tables")
         return self._gate
 
     def finish(self) -> None:
         """Creates the fused updates."""
-        for (group, kernel), steps in self._fused.items():
-            self._gate._add_control_inputs([_updated(group, kernel, steps)])
+        for (group, rule), steps in self._fused.items():
+            self._gate._add_control_inputs([_updated(group, rule, steps)])
         self._fused = {}
 
 
-def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> tf.Operation:
+def _updated(group: GroupGradient, rule: str, steps: Sequence[_TableStep]) -> tf.Operation:
     """Returns the op that sums the gradients of a group and trains some of its tables."""
     step_is_set = row_policies.tell_global_step([step.variable for step in steps], after=[group.lookup])
     arguments = {
@@ -97,7 +97,7 @@ def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> 
         "hyper": [step.hyper for step in steps],
         "dims": group.op.get_attr("dims"),
         "trained": [step.table for step in steps],
-        "optimizer": kernel,
+        "optimizer": rule,
     }
     with tf.control_dependencies([*_awaited(group), *step_is_set]):
         if group.is_over_ranks:

@@ -1,4 +1,4 @@
-"""One optimizer step on a table: the kernel, its hyper-parameters, and the rows."""
+"""One optimizer step on a table: the rule, its hyper-parameters, and the rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies
 
-_OWNER_ATTRIBUTE = "_sok_optimizer_and_kernel"
+_OWNER_ATTRIBUTE = "_sok_optimizer_and_rule"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,56 +21,56 @@ class TableUpdate:
     """The update of a table in one step of an optimizer.
 
     Attributes:
-      kernel: the name of a rule of `cc/optimizers`.
+      rule: the name of a rule of `cc/optimizers`.
       hyper: its hyper-parameters by name, Python numbers or scalar tensors of any float dtype.
     """
 
-    kernel: str
+    rule: str
     hyper: Mapping[str, Any]
 
     def packed_hyper(self) -> tf.Tensor:
-        """Returns the hyper-parameters as a float32 vector in the kernel's order.
+        """Returns the hyper-parameters as a float32 vector in the rule's order.
 
         Raises:
           ValueError: if the names in `hyper` are not those of the rule.
         """
-        names = list(native.optimizer_rules()[self.kernel]["hyper"])
+        names = list(native.optimizer_rules()[self.rule]["hyper"])
         if set(names) != set(self.hyper):
-            raise ValueError(f"Rule '{self.kernel}' takes {names}, not {list(self.hyper)}")
+            raise ValueError(f"Rule '{self.rule}' takes {names}, not {list(self.hyper)}")
         return tf.stack([tf.cast(self.hyper[name], tf.float32) for name in names], name="hyper")
 
 
-def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
-    """Records that `optimizer` trains `variable` with `kernel`.
+def claim_table(variable: tf.Variable, optimizer: Any, rule: str) -> None:
+    """Records that `optimizer` trains `variable` with `rule`.
 
     Moments and accumulators are in the table's rows, which have room for those of one optimizer only.
 
     Raises:
-      ValueError: if the variable is already trained with another kernel; or if another optimizer trains it
-        with this kernel, and the kernel keeps state.
+      ValueError: if the variable is already trained with another rule; or if another optimizer trains it
+        with this rule, and the rule keeps state.
     """
-    owner, its_kernel = getattr(variable, _OWNER_ATTRIBUTE, (optimizer, kernel))
+    owner, its_rule = getattr(variable, _OWNER_ATTRIBUTE, (optimizer, rule))
     # A rule without slots keeps no state between steps, so several optimizers may train the same table.
-    has_state = bool(native.optimizer_rules()[kernel]["slots"])
-    if its_kernel != kernel or (owner is not optimizer and has_state):
+    has_state = bool(native.optimizer_rules()[rule]["slots"])
+    if its_rule != rule or (owner is not optimizer and has_state):
         raise ValueError(
             f"Embedding variable '{variable.m_var_name}' is trained by a {type(owner).__name__} already, and"
             f" its rows hold that optimizer's state. A {type(optimizer).__name__} cannot train it too: use"
             " one optimizer object for all losses of an embedding variable."
         )
-    setattr(variable, _OWNER_ATTRIBUTE, (owner, kernel))
+    setattr(variable, _OWNER_ATTRIBUTE, (owner, rule))
 
 
 def apply_to_table(
-    variable: tf.Variable, gradient: tf.IndexedSlices, kernel: str, hyper: tf.Tensor
+    variable: tf.Variable, gradient: tf.IndexedSlices, rule: str, hyper: tf.Tensor
 ) -> tf.Operation:
     """Returns an op that makes one step on the rows of `variable` that `gradient` names.
 
     Args:
       variable: an embedding variable.
       gradient: `values` float32 [n, dim] for the row numbers `indices` [n]; rows may repeat.
-      kernel: the name of a kernel.
-      hyper: float32 vector, the kernel's hyper-parameters.
+      rule: the name of a rule of `cc/optimizers`.
+      hyper: float32 vector, the rule's hyper-parameters.
     """
     if gradient.values.dtype != variable.dtype.base_dtype:
         raise TypeError(
@@ -83,7 +83,7 @@ def apply_to_table(
             indices=tf.cast(gradient.indices, tf.int64),
             values=gradient.values,
             hyper=hyper,
-            optimizer=kernel,
+            optimizer=rule,
             indices_unique=graph_ops.names_each_row_once(gradient.indices),
         )
 

@@ -37,9 +37,9 @@ class _Step:
         if self._known.differs_by_table or self._update is None:
             with on_host(variable):
                 self._prepare(variable, gradient)
-        kernel = self._known.rule_for(self._update.kernel, variable)
-        claim_table(variable, self._optimizer, kernel)
-        return self._ops.update(variable, gradient, kernel, self._hyper)
+        rule = self._known.rule_for(self._update.rule, variable)
+        claim_table(variable, self._optimizer, rule)
+        return self._ops.update(variable, gradient, rule, self._hyper)
 
     def finish(self) -> None:
         self._ops.finish()
