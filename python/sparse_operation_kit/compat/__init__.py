@@ -86,15 +86,19 @@ if HAS_KERAS_2:
 Layer: Any = _KerasLayer if HAS_KERAS_2 else _ModuleLayer
 
 
+def keras_2() -> ModuleType | None:
+    """Returns Keras 2: part of TensorFlow up to 2.15, later the package tf_keras, or None without that."""
+    if HAS_KERAS_2:
+        return tf.keras
+    return importlib.import_module("tf_keras") if importlib.util.find_spec("tf_keras") else None
+
+
 def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:
     """Returns the modules with Keras 2's legacy optimizers, as pairs of the public name and the module."""
     if VERSION < (2, 11):
         return [("tf.keras.optimizers", tf.keras.optimizers)]
-    if HAS_KERAS_2:
-        return [("tf.keras.optimizers.legacy", tf.keras.optimizers.legacy)]
-    if importlib.util.find_spec("tf_keras") is None:
-        return []
-    return [("tf_keras.optimizers.legacy", importlib.import_module("tf_keras").optimizers.legacy)]
+    keras, name = keras_2(), "tf.keras" if HAS_KERAS_2 else "tf_keras"
+    return [] if keras is None else [(f"{name}.optimizers.legacy", keras.optimizers.legacy)]
 
 
 def beta_of_ftrl(optimizer: tf.compat.v1.train.FtrlOptimizer) -> Any:
@@ -124,17 +128,13 @@ def other_keras_optimizers() -> list[type]:
     """Returns the base classes of Keras' newer optimizers, which cannot train embedding variables."""
     if VERSION < (2, 11):
         return []
-    modules = [tf.keras]
-    if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
-        modules.append(importlib.import_module("tf_keras"))
+    modules = [tf.keras] if HAS_KERAS_2 else [tf.keras, *filter(None, [keras_2()])]
     return [module.optimizers.Optimizer for module in modules]
 
 
 def dense_features_layers() -> list[type]:
     """Returns the classes that define `call` of Keras' `DenseFeatures`; Keras 3 has no such layer."""
-    modules = [tf.keras] if HAS_KERAS_2 else []
-    if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
-        modules.append(importlib.import_module("tf_keras"))
-    return [
-        next(cls for cls in module.layers.DenseFeatures.__mro__ if "call" in vars(cls)) for module in modules
-    ]
+    keras = keras_2()
+    if keras is None:
+        return []
+    return [next(cls for cls in keras.layers.DenseFeatures.__mro__ if "call" in vars(cls))]

@@ -257,17 +257,8 @@ class _Runner(tf.compat.v1.train.QueueRunner):
 
 def _looked_up(tensors: Sequence[tf.Tensor]) -> str | None:
     """The name of an op of an embedding variable on which tensors depend; None if there is none."""
-    pending = [tensor.op for tensor in tensors]
-    seen = set(pending)
-    while pending:
-        op = pending.pop()
-        if graph_ops.is_of_library(op):
-            return op.name
-        for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
-    return None
+    needed = graph_ops.ops_needed_by([tensor.op for tensor in tensors])
+    return next((op.name for op in needed if graph_ops.is_of_library(op)), None)
 
 
 def _exception_types(types: Iterable[Any]) -> tuple:

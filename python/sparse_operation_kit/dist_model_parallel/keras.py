@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit import compat
-
-
-def _keras_2() -> ModuleType | None:
-    if compat.HAS_KERAS_2:
-        return tf.keras
-    if importlib.util.find_spec("tf_keras") is None:
-        return None
-    return importlib.import_module("tf_keras")
 
 
 class _Missing:
@@ -31,7 +21,7 @@ class _Missing:
 
 
 # The module, or None if there is none.
-keras: Any = _keras_2()
+keras: Any = compat.keras_2()
 # The base class of layers.
 Layer: Any = _Missing if keras is None else keras.layers.Layer
 

@@ -94,6 +94,11 @@ _FILLED_ONCE = {
 }
 
 
+def is_of_library(op: tf.Operation) -> bool:
+    """Returns whether an op is one of the library's."""
+    return op.type.startswith(_PREFIX)
+
+
 def operation(op: Any) -> Any:
     """Returns the op of a gradient function's argument; gradient tapes pass a stand-in with its tensors.
 
@@ -168,7 +173,7 @@ def in_order_of_inputs(op: tf.Operation, gradients: Mapping[str, Sequence[Any]])
 
 def handles_of(op: tf.Operation) -> list[tf.Tensor]:
     """Returns the table handles that a group's op takes, in the group's order; [] for other ops."""
-    return inputs_of(op).get("handles", []) if _is_ours(op) else []
+    return inputs_of(op).get("handles", []) if is_of_library(op) else []
 
 
 def tables_of(graph: tf.Graph) -> list[tf.Operation]:
@@ -369,7 +374,7 @@ def tables_of_gradient(indices: tf.Tensor) -> list[tf.Operation]:
     """Returns the ops that create the handles of the tables whose row numbers `indices` depend on."""
     tensors = [indices]
     for op in ops_behind(indices):
-        if not _is_ours(op):
+        if not is_of_library(op):
             tensors += op.inputs
             captured = _captured(op.outputs[0]) if op.type == "Placeholder" else None
             tensors += [] if captured is None else [captured]
@@ -398,11 +403,23 @@ def ops_behind(tensor: tf.Tensor) -> Iterator[tf.Operation]:
             continue
         seen.add(op)
         yield op
-        if not _is_ours(op):
+        if not is_of_library(op):
             pending.extend(tensor.op for tensor in op.inputs)
         outer = _captured(op.outputs[0]) if op.type == "Placeholder" else None
         if outer is not None and hasattr(outer, "graph"):
             pending.append(outer.op)
+
+
+def ops_needed_by(ops: Sequence[tf.Operation]) -> Iterator[tf.Operation]:
+    """Yields the ops and all that they depend on, by inputs and control inputs, each once."""
+    pending, seen = list(ops), set(ops)
+    while pending:
+        op = pending.pop()
+        yield op
+        for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
+            if source not in seen:
+                seen.add(source)
+                pending.append(source)
 
 
 def nodes_of_branches(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:
@@ -427,17 +444,8 @@ def _functions_of(node: tf.compat.v1.NodeDef) -> list[str]:
     return [function.name for function in functions]
 
 
-def is_of_library(op: tf.Operation) -> bool:
-    """Returns whether an op is one of the library's."""
-    return _is_ours(op)
-
-
 def _definition(op: Any) -> Any:
     return op.op_def if isinstance(op, tf.Operation) else op_definition(op.type)
-
-
-def _is_ours(op: tf.Operation) -> bool:
-    return op.type.startswith(_PREFIX)
 
 
 def _begins_as(op: tf.Operation, types: Mapping[str, str]) -> bool:

@@ -130,17 +130,8 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         return tf.compat.v1.train.SessionRunArgs(self.advance) if self._takes[names] else None
 
     def _is_needed_by(self, elements: list[tf.Tensor | tf.Operation]) -> bool:
-        pending = [element if isinstance(element, tf.Operation) else element.op for element in elements]
-        seen = set(pending)
-        while pending:
-            op = pending.pop()
-            if op is self._take:
-                return True
-            for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
-                if source not in seen:
-                    seen.add(source)
-                    pending.append(source)
-        return False
+        ops = [element if isinstance(element, tf.Operation) else element.op for element in elements]
+        return any(op is self._take for op in graph_ops.ops_needed_by(ops))
 
 
 def _kept(tensor: tf.Tensor) -> tf.Tensor:
