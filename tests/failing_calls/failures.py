@@ -63,4 +63,4 @@ def failures(counts: Mapping[str, int], kills: bool) -> Iterator[Failure]:
         for number in range(1, sum(counts.get(kind, 0) for kind in kinds.split("+")) + 1):
             yield Failure(kinds, "fail", number, error, lasting=True)
     for free in range(_DESCRIPTORS):
-        yield Failure("descriptors", "fail", free)
+        yield Failure("descriptors", "fail", free, lasting=True)

@@ -34,12 +34,16 @@ class Restores(Scenario):
     kills = False
 
     def __init__(self, folder: Path) -> None:
-        """Saves checkpoints, which stay as they are."""
+        """Builds the training."""
         super().__init__(folder)
         self._saves = IncrementsOfHook(folder)
-        self.training = self._saves.training
-        self._saver, self._prefix = self._saves._saver, tf.train.latest_checkpoint(str(folder))
-        self._files = _digests(folder)
+        self.training, self._saver = self._saves.training, self._saves._saver
+
+    def start(self) -> None:
+        """Saves checkpoints, which stay as they are."""
+        self._saves.start()
+        self._prefix = tf.train.latest_checkpoint(str(self.folder))
+        self._files = _digests(self.folder)
 
     def prepare(self) -> None:
         """Takes steps that the restore undoes."""
@@ -54,17 +58,17 @@ class Restores(Scenario):
     def check(self, error: Exception | None) -> None:
         """All is as before, or a table that lost its rows says so, and can be restored."""
         if error is None:
-            assert self.reference().check(self.training) == _SAVED
+            assert self.reference.check(self.training) == _SAVED
         else:
             self.check_error(error)
             self._check_failed()
         self._saver.restore(self.training.session, self._prefix)
-        assert self.reference().check(self.training) == _SAVED
+        assert self.reference.check(self.training) == _SAVED
         assert _digests(self.folder) == self._files, "the checkpoint has changed"
 
     def _check_failed(self) -> None:
         try:
-            step = self.reference().check(self.training)
+            step = self.reference.check(self.training)
         except tf.errors.FailedPreconditionError as error:
             assert any(name in str(error) for name in TABLES), error
         else:
@@ -78,12 +82,16 @@ class InitializesFromCheckpoint(Scenario):
     kills = False
 
     def __init__(self, folder: Path) -> None:
-        """Saves checkpoints, which stay as they are."""
+        """Builds the training that saves."""
         super().__init__(folder)
-        saves = IncrementsOfHook(folder)
-        saves._default_graph.__exit__(None, None, None)
-        self._files = _digests(folder)
-        self._rows = [saves.reference().state(_SAVED)[i] for i in (2, 4)]
+        self._saves = IncrementsOfHook(folder)
+
+    def start(self) -> None:
+        """Saves checkpoints, which stay as they are."""
+        self._saves.start()
+        self._saves.default_graph.__exit__(None, None, None)
+        self._files = _digests(self.folder)
+        self._rows = [self.reference.state(_SAVED)[i] for i in (2, 4)]
 
     def _load(self) -> Training:
         def initialize_tables() -> None:
@@ -117,7 +125,7 @@ class _RawFiles(Scenario):
     """Tables in the raw files of the original SOK."""
 
     def __init__(self, folder: Path) -> None:
-        """Dumps a table's rows."""
+        """Builds the training."""
         super().__init__(folder)
         self.training = Training()
         self.training.takes_works_in_order = False
@@ -125,6 +133,9 @@ class _RawFiles(Scenario):
             table = self.training.tables[0]
             self._dump = sok.Saver().dump_to_file(table, str(folder))
             self._restore = sok.Saver().restore_from_file(table, str(folder))
+
+    def start(self) -> None:
+        """Dumps a table's rows, or goes on after a kill."""
         self.training.initialize()
         self._is_new = not self.names()
         if self._is_new:
@@ -134,7 +145,7 @@ class _RawFiles(Scenario):
 
     def _check_rows(self, *steps: int) -> None:
         found = self.training.state()[1:3]
-        states = [self.reference().state(step)[1:3] for step in steps]
+        states = [self.reference.state(step)[1:3] for step in steps]
         same = [all(np.array_equal(one, other) for one, other in zip(found, state)) for state in states]
         assert any(same), "other rows"
 
@@ -188,6 +199,8 @@ class DumpsRawFiles(_RawFiles):
         assert not self._is_new
         self._check_files([3, 4], may_lack=True)
         self._start_again(0)
+        for path in self.folder.iterdir():
+            path.unlink()
 
 
 class LoadsRawFiles(_RawFiles):

@@ -22,26 +22,31 @@ class _WithoutMemory(Scenario):
     of_memory = True
 
     def __init__(self, folder: Path) -> None:
-        """Saves step 3."""
+        """Builds the training, and what else uses its tables."""
         super().__init__(folder)
         self.training = Training()
+        with self.training.graph.as_default():
+            self._saver = v1.train.Saver()
+            table = self.training.tables[0]
+            self._dump = sok.Saver().dump_to_file(table, str(folder))
+            self._load = sok.Saver().restore_from_file(table, str(folder))
+            self._ids = v1.placeholder(tf.int64, [None])
+            self._new_rows = [
+                tf.nn.embedding_lookup(sok.EmbeddingVariable("single", 8), self._ids),
+                *sok.group_embedding_lookup(self.training.tables, [self._ids, self._ids]),
+            ]
+            self._initialize = v1.global_variables_initializer()
+
+    def start(self) -> None:
+        """Saves step 3."""
         # To the end of the process.
         self._default_graph = self.training.graph.as_default()
         self._default_graph.__enter__()
-        self._saver = v1.train.Saver()
-        table = self.training.tables[0]
-        self._dump = sok.Saver().dump_to_file(table, str(folder))
-        self._load = sok.Saver().restore_from_file(table, str(folder))
-        self._ids = v1.placeholder(tf.int64, [None])
-        self._new_rows = [
-            tf.nn.embedding_lookup(sok.EmbeddingVariable("single", 8), self._ids),
-            *sok.group_embedding_lookup(self.training.tables, [self._ids, self._ids]),
-        ]
         self.training.initialize()
-        self.training.session.run(v1.global_variables_initializer())
+        self._run(self._initialize)
         for _ in range(_SAVED):
             self.training.take_step()
-        self._prefix = self._saver.save(self.training.session, str(folder / "model"))
+        self._prefix = self._saver.save(self.training.session, str(self.folder / "model"))
         self._others = 0
         self._run(self._dump)
 
@@ -63,7 +68,7 @@ class _WithoutMemory(Scenario):
             names = (*TABLES, "single", str(self.folder))
             assert any(name in text for name in names), f"neither a table nor a file is named: {text[:500]}"
         self._restore()
-        assert self.reference().check(self.training) == _SAVED
+        assert self.reference.check(self.training) == _SAVED
 
 
 class LooksUpWithoutMemory(_WithoutMemory):

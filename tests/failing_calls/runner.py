@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gc
-import json
+import multiprocessing
 import os
-import select
 import shutil
 import signal
 import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,20 @@ from failing_calls.shim import Failure, Shim
 
 # A case that takes longer hangs.
 _SECONDS = 120.0
+# A process that was killed and the one after it take fewer steps.
+_STEPS_AFTER_KILLS = 12
 
 
 class Run:
-    """A scenario under failures. This process must have imported TensorFlow, but not used it."""
+    """A scenario under failures. This process must have imported TensorFlow, but not used it.
+
+    It forks a process that builds the scenario's graphs. That one forks all that run them: one for as many
+    cases as end right, one after another, and two for each case that ends a process.
+    """
 
     def __init__(self, scenario: type[Scenario], tell: Callable[[str], None]) -> None:
         """Makes the folder, which is kept if a case ended wrong."""
-        self._scenario, self._tell = scenario, tell
+        self._kind_of_scenario, self._tell = scenario, tell
         self._root = Path(tempfile.mkdtemp(prefix=f"failing-{scenario.name}-")).resolve()
         self._folder = self._root / "files"
         self._log = self._root / "log"
@@ -39,32 +44,15 @@ class Run:
         self.possible = 0
 
     def run(self, choose: Callable[[list[Failure]], list[Failure]]) -> None:
-        """Counts the calls, and lets those fail that `choose` returns, in two processes the same."""
-
-        def begin() -> Iterator[Any]:
-            shim, scenario = Shim(str(self._folder)), self._scenario(self._folder)
-            counts = _count(shim, scenario)
-            yield counts
-            yield from _go_on(shim, scenario, going_on(chosen(counts)))
-
-        def chosen(counts: dict[str, int]) -> list[Failure]:
-            return choose(list(failures(counts, self._scenario.kills)))
-
-        def going_on(cases: list[Failure]) -> list[Failure]:
-            return [one for one in cases if not one.how.startswith("kill")]
-
-        self._start_anew()
-        counts, *results = self._in_fork(begin) or [None]
-        assert counts is not None, f"{self._scenario.name} does not work without failures: {self._log}"
-        self.possible = len(list(failures(counts, self._scenario.kills)))
-        cases = chosen(counts)
-        left = self._note_all(going_on(cases), results)
-        while left:
-            self._start_anew()
-            left = self._note_all(left, self._in_fork(lambda cases=left: self._go_on_anew(cases)))
-        for failure in cases:
-            if failure.how.startswith("kill"):
-                self._note(failure, self._kill(failure))
+        """Counts the calls, and lets those fail that `choose` returns."""
+        results = self._fork(lambda: self._cases(choose), 4 * _SECONDS)
+        self.possible = next(results, 0)
+        assert self.possible, f"{self._kind_of_scenario.name} does not work without failures: {self._log}"
+        for failure, result in results:
+            outcome = result.split(":")[0]
+            self.outcomes.setdefault(failure.kinds, Counter())[outcome] += 1
+            if outcome == "wrong":
+                self._tell(f"WRONG {self._kind_of_scenario.name}: {failure}: {result[len('wrong: ') :]}")
         if not self.wrong():
             shutil.rmtree(self._root, ignore_errors=True)
 
@@ -72,138 +60,149 @@ class Run:
         """Returns the number of cases that ended wrong."""
         return sum(counts["wrong"] for counts in self.outcomes.values())
 
-    def _note_all(self, cases: Sequence[Failure], results: Sequence[str]) -> list[Failure]:
-        """Notes the results of the first cases, up to a wrong one; returns the cases that are left."""
-        for failure, result in zip(cases, results):
-            self._note(failure, result)
-        begun = len(results)
-        ended_wrong = bool(results) and results[-1].startswith("wrong")
-        if begun < len(cases) and not ended_wrong:
-            self._note(cases[begun], f"wrong: the process ended, or hung: {self._log}")
-            begun += 1
-        return list(cases[begun:])
+    def _cases(self, choose: Callable[[list[Failure]], list[Failure]]) -> Iterator[Any]:
+        """Yields the number of all failures; then the chosen ones, each with its result."""
+        self._shim, self._scenario = Shim(str(self._folder)), self._kind_of_scenario(self._folder)
+        # Forked processes need not look for garbage among the objects they share: a third of a second each.
+        gc.freeze()
+        counts = self._first(self._count)
+        everything = list(failures(counts, self._scenario.kills))
+        yield len(everything)
+        kills: list[Failure] = []
+        going_on: list[Failure] = []
+        for failure in choose(everything):
+            (kills if failure.how.startswith("kill") else going_on).append(failure)
+        while going_on:
+            self._empty()
+            result = ""
+            for result in self._fork(lambda: self._go_on(going_on)):
+                yield going_on.pop(0), result
+            if going_on and not result.startswith("wrong"):
+                yield going_on.pop(0), f"wrong: the process ended, or hung: {self._log}"
+        if kills:
+            reference = self._scenario.reference
+            reference.states = self._first(lambda: [[reference.state(i) for i in range(_STEPS_AFTER_KILLS)]])
+            self._empty()
+        for failure in kills:
+            result = self._kill(failure)
+            yield failure, result
+            if result.startswith("wrong"):
+                self._empty()
 
-    def _note(self, failure: Failure, result: str) -> None:
-        outcome = result.split(":")[0]
-        self.outcomes.setdefault(failure.kinds, Counter())[outcome] += 1
-        if outcome == "wrong":
-            self._tell(f"WRONG {self._scenario.name}: {failure}: {result[len('wrong:') :].strip()}")
-
-    def _start_anew(self) -> None:
+    def _empty(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
 
-    def _go_on_anew(self, cases: Sequence[Failure]) -> Iterator[str]:
-        yield from _go_on(Shim(str(self._folder)), self._scenario(self._folder), cases)
+    def _count(self) -> Iterator[dict[str, int]]:
+        """Yields the number of calls of each kind."""
+        shim, scenario = self._shim, self._scenario
+        scenario.start()
+        for _ in range(2):
+            scenario.prepare()
+            with shim.failing(None, [], scenario.of_memory):
+                scenario.act()
+            counts = shim.count(scenario.of_memory)
+            scenario.check(None)
+        yield counts
+
+    def _go_on(self, cases: Sequence[Failure]) -> Iterator[str]:
+        """Yields the outcome of each case, until one is wrong."""
+        self._scenario.start()
+        gc.freeze()
+        for failure in list(cases):
+            result = self._outcome(failure)
+            yield result
+            if result.startswith("wrong"):
+                return
+
+    def _outcome(self, failure: Failure) -> str:
+        scenario = self._scenario
+        hits: list[str] = []
+        error, stage = None, "before"
+        try:
+            scenario.prepare()
+            with self._shim.failing(failure, hits, scenario.of_memory):
+                try:
+                    scenario.act()
+                except Exception as raised:
+                    # What its frames hold is not left open.
+                    error = raised.with_traceback(None)
+                    error.__context__ = error.__cause__ = None
+            gc.collect()
+            stage = "after " + ("success" if error is None else type(error).__name__)
+            opened = scenario.open_files()
+            assert not opened, f"open: {opened}"
+            scenario.failure, scenario.failed_path = (failure, hits[-1]) if hits else (None, "")
+            scenario.check(error)
+        except Exception as wrong:
+            traceback.print_exc()
+            print(f"--- {failure}, hit {hits}", flush=True)
+            if error is not None:
+                traceback.print_exception(type(error), error, error.__traceback__)
+            return f"wrong: {hits} {stage}: {type(wrong).__name__}: {str(wrong)[:600]}"
+        if not hits:
+            return "not reached"
+        return "succeeded" if error is None else "error"
 
     def _kill(self, failure: Failure) -> str:
-        self._start_anew()
-
         def act() -> Iterator[str]:
-            shim, scenario = Shim(str(self._folder)), self._scenario(self._folder)
-            scenario.prepare()
+            self._scenario.start()
+            self._scenario.prepare()
             yield "ready"
-            with shim.failing(failure, []):
-                scenario.act()
+            with self._shim.failing(failure, []):
+                self._scenario.act()
             yield "acted"
 
         def recover() -> Iterator[str]:
-            self._scenario(self._folder).recover()
+            self._scenario.start()
+            self._scenario.recover()
             yield "recovered"
 
-        acted = self._in_fork(act)
+        acted = list(self._fork(act))
         if acted != ["ready"]:
             return "not reached" if acted else f"wrong: it did not start: {self._log}"
-        return "recovered" if self._in_fork(recover) else f"wrong: it did not recover: {self._log}"
+        return "".join(self._fork(recover)) or f"wrong: it did not recover: {self._log}"
 
-    def _in_fork(self, work: Callable[[], Iterator]) -> list:
-        """Returns what `work` yields in a process of its own, up to its end, or until it hangs."""
-        receiver, sender = os.pipe()
+    def _first(self, work: Callable[[], Iterable]) -> Any:
+        """Returns what `work` yields first, in a process of its own that begins with an empty folder."""
+        self._empty()
+        results = list(self._fork(work))
+        assert results, f"it ended, or hung: {self._log}"
+        return results[0]
+
+    def _fork(self, work: Callable[[], Iterable], seconds: float = _SECONDS) -> Iterator:
+        """Yields what `work` yields in a process of its own, up to its end, or until it hangs."""
+        receiver, sender = multiprocessing.Pipe(duplex=False)
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            os.close(receiver)
-            _become(work, sender, self._log)
-        os.close(sender)
-        results = []
-        with os.fdopen(receiver, "rb", buffering=0) as pipe:
-            text = b""
-            while select.select([pipe], [], [], _SECONDS)[0]:
-                part = pipe.read(1 << 16)
-                if not part:
-                    break
-                text += part
-                *lines, text = text.split(b"\n")
-                results += [json.loads(line) for line in lines]
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        return results
+            receiver.close()
+            self._become(work, sender)
+        sender.close()
+        try:
+            while receiver.poll(seconds):
+                yield receiver.recv()
+        except EOFError:
+            pass
+        finally:
+            receiver.close()
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
-
-def _become(work: Callable[[], Iterator], sender: int, log: Path) -> None:
-    """Runs work in this process, and exits."""
-    status = 1
-    try:
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        os.close(file)
-        for result in work():
-            os.write(sender, json.dumps(result).encode() + b"\n")
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _count(shim: Shim, scenario: Scenario) -> dict[str, int]:
-    """Returns the number of calls of each kind."""
-    for _ in range(2):
-        scenario.prepare()
-        scenario.failure = None
-        with shim.failing(None, [], scenario.of_memory):
-            scenario.act()
-        counts = shim.count(scenario.of_memory)
-        scenario.check(None)
-    return counts
-
-
-def _go_on(shim: Shim, scenario: Scenario, cases: Sequence[Failure]) -> Iterator[str]:
-    """Yields the outcome of each case, until one is wrong."""
-    for failure in cases:
-        result = _outcome(shim, scenario, failure)
-        yield result
-        if result.startswith("wrong"):
-            return
-
-
-def _outcome(shim: Shim, scenario: Scenario, failure: Failure) -> str:
-    hits: list[str] = []
-    error, stage = None, "before"
-    try:
-        scenario.prepare()
-        with shim.failing(failure, hits, scenario.of_memory):
-            try:
-                scenario.act()
-            except Exception as raised:
-                # What its frames hold is not left open.
-                error = raised.with_traceback(None)
-                error.__context__ = error.__cause__ = None
-        gc.collect()
-        stage = "after " + ("success" if error is None else type(error).__name__)
-        opened = scenario.open_files()
-        assert not opened, f"open: {opened}"
-        scenario.failure = failure if hits else None
-        scenario.check(error)
-    except Exception as wrong:
-        traceback.print_exc()
-        print(f"--- {failure}, hit {hits}", flush=True)
-        if error is not None:
-            traceback.print_exception(type(error), error, error.__traceback__)
-        return f"wrong: {hits} {stage}: {type(wrong).__name__}: {str(wrong)[:600]}"
-    if not hits:
-        return "not reached"
-    return "succeeded" if error is None else "error"
+    def _become(self, work: Callable[[], Iterable], sender: Any) -> None:
+        """Runs work in this process, and exits."""
+        status = 1
+        try:
+            file = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(file, 1)
+            os.dup2(file, 2)
+            os.close(file)
+            for result in work():
+                sender.send(result)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)

@@ -25,15 +25,19 @@ class Saves(Scenario):
     _syncs_only_to_save = True
 
     def __init__(self, folder: Path) -> None:
-        """Trains and saves some steps, or goes on after a kill."""
+        """Builds the training and its Savers."""
         super().__init__(folder)
         self.training = Training()
-        # To the end of the process.
-        self._default_graph = self.training.graph.as_default()
-        self._default_graph.__enter__()
-        self._build()
+        # From `start` to the end of the process.
+        self.default_graph = self.training.graph.as_default()
+        with self.training.graph.as_default():
+            self._build()
+
+    def start(self) -> None:
+        """Trains and saves some steps, or goes on after a kill."""
+        self.default_graph.__enter__()
         self.training.initialize()
-        latest = tf.train.latest_checkpoint(str(folder))
+        latest = tf.train.latest_checkpoint(str(self.folder))
         self._restored = latest is not None
         if self._restored:
             self._saver.recover_last_checkpoints([latest])
@@ -83,13 +87,15 @@ class Saves(Scenario):
     def recover(self) -> None:
         """As `check`, of what a killed process left."""
         assert self._restored
-        self.reference().check(self.training)
+        self.reference.check(self.training)
         self._check_next_saves()
+        for path in self.folder.iterdir():
+            path.unlink()
 
     def _check_latest(self) -> int:
         latest = tf.train.latest_checkpoint(str(self.folder))
         self._saver.restore(self.training.session, latest)
-        return self.reference().check(self.training)
+        return self.reference.check(self.training)
 
     def _check_next_saves(self) -> None:
         self._step_and_save()
@@ -121,10 +127,11 @@ class IncrementsOfHook(Saves):
 
     def _build(self) -> None:
         self._hook = sok.IncrementalCheckpointHook(str(self.folder), save_steps=1, max_to_keep=self.kept)
-        self._hook.begin()
         self._saver = v1.train.Saver(max_to_keep=None)
 
     def _started(self) -> None:
+        # It starts threads.
+        self._hook.begin()
         self._hook.after_create_session(self.training.session, None)
 
     def _save(self) -> None:

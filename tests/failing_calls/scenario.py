@@ -25,13 +25,16 @@ _UNFINISHED = re.compile(
 class Scenario:
     """Something that is done in a folder, which goes on after each failure.
 
-    The lane calls `prepare`, `act` (within which calls fail) and `check` over and over. After a kill, it
-    calls `recover` in a new process instead of `check`. All raise AssertionError for what must not happen.
+    The lane calls `start`, and then `prepare`, `act` (within which calls fail) and `check` over and over.
+    After a kill, it calls `start` and `recover` in a new process. All raise AssertionError for what must not
+    happen.
 
     Attributes:
       name: A short name.
       of_memory: Whether allocations and threads of the op library fail, instead of calls about files.
       failure: What has failed in `act`, for `check`.
+      failed_path: The file of the last call that failed, or "".
+      reference: The right states.
       kills: Whether `act` changes files, so that a process that ends within it matters.
     """
 
@@ -39,19 +42,17 @@ class Scenario:
     kills = True
     of_memory = False
     failure: Failure | None = None
+    failed_path = ""
 
     def __init__(self, folder: Path) -> None:
-        """Builds what is needed, and the first files in the folder."""
+        """Builds graphs, and runs nothing: the process will be forked."""
         # A lock that is left would be waited for.
         checkpoint_save._PATIENCE_SECONDS = 0
         self.folder = folder
-        self._reference: Reference | None = None
+        self.reference = Reference()
 
-    def reference(self) -> Reference:
-        """Returns the right states. A process that is killed needs none."""
-        if self._reference is None:
-            self._reference = Reference()
-        return self._reference
+    def start(self) -> None:
+        """Begins sessions, and makes the first files, or goes on from those that a killed process left."""
 
     def prepare(self) -> None:
         """Makes everything ready for `act`."""
@@ -65,7 +66,7 @@ class Scenario:
         raise NotImplementedError
 
     def recover(self) -> None:
-        """Checks what must hold in a new process after the process of `act` was killed."""
+        """Checks what must hold in a new process after that of `act` was killed, and removes its files."""
         raise NotImplementedError
 
     def check_error(self, error: Exception, *names: str) -> None:

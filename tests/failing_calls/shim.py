@@ -22,7 +22,7 @@ class Failure:
     """A way in which one call fails.
 
     Attributes:
-      kinds: The kinds of calls, joined by "+". Also "descriptors": none is left but `number` of them;
+      kinds: The kinds of calls, joined by "+". Also "descriptors": only `number` of them are free;
         "allocation" and "thread": those of the op library.
       how: "fail": the call is not made. "after": it is made, and an error returned. "short": half of the
         bytes are read or written. "kill before", "kill after": the process ends there.

@@ -13,7 +13,9 @@ from sparse_operation_kit.deeprec import WorkQueue
 
 v1 = tf.compat.v1
 TABLES = ("items", "users")
-_WORKS = [str(number) for number in range(100_000)]
+# Conditions of version 2 start TensorFlow's threads while a graph is built: the process could not be forked.
+v1.disable_control_flow_v2()
+_WORKS = [str(number) for number in range(10_000)]
 
 
 def _keys(step: int) -> list[np.ndarray]:
@@ -25,10 +27,10 @@ class Training:
     """Two tables with an optimizer's slots and with filters, a variable, and a queue of works."""
 
     def __init__(self, before_initializers: Callable[[], None] = lambda: None) -> None:
-        """Builds a graph and its session. Calls `before_initializers` in it after the variables."""
+        """Builds a graph. Calls `before_initializers` in it after the variables."""
         self.graph = tf.Graph()
         with self.graph.as_default():
-            init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+            self._init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
             self.tables = [
                 sok.EmbeddingVariable("items", 4, admission=sok.CounterFilter(2)),
                 sok.EmbeddingVariable("users", 2, admission=sok.CBFFilter(2, 100, 0.01)),
@@ -49,8 +51,15 @@ class Training:
             self.takes_works_in_order = True
             before_initializers()
             self.initializers = [v1.global_variables_initializer(), v1.local_variables_initializer()]
-        self.session = v1.Session(graph=self.graph, config=harness.without_optimizations())
-        self.session.run(init)
+        self._session: v1.Session | None = None
+
+    @property
+    def session(self) -> v1.Session:
+        """Begins a session when it is first asked for: until then, the process can be forked."""
+        if self._session is None:
+            self._session = v1.Session(graph=self.graph, config=harness.without_optimizations())
+            self._session.run(self._init)
+        return self._session
 
     def initialize(self) -> None:
         """Starts anew, at step 0."""
@@ -76,20 +85,27 @@ class Training:
 
 
 class Reference:
-    """The right states, of a training that is never saved."""
+    """The right states, of a training that is never saved.
+
+    Attributes:
+      states: Those that are known, from step 0 on.
+    """
 
     def __init__(self) -> None:
-        """Starts at step 0."""
-        self._training = Training()
-        self._training.initialize()
-        self._states = [self._training.state()]
+        """Knows no state."""
+        self.states: list[list[np.ndarray]] = []
+        self._training: Training | None = None
 
     def state(self, step: int) -> list[np.ndarray]:
         """Returns the state after `step` steps."""
-        while len(self._states) <= step:
+        if self._training is None and len(self.states) <= step:
+            self._training = Training()
+            self._training.initialize()
+            self.states = [self._training.state()]
+        while len(self.states) <= step:
             self._training.take_step()
-            self._states.append(self._training.state())
-        return self._states[step]
+            self.states.append(self._training.state())
+        return self.states[step]
 
     def check(self, training: Training) -> int:
         """Checks a training's state, and that its next step gives the next one; returns the step before.
