@@ -18,6 +18,7 @@ from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 
 v1 = tf.compat.v1
+_LOCK = ".lock"
 
 
 class _Writes(Scenario):
@@ -50,19 +51,23 @@ class _Writes(Scenario):
         if error is not None:
             self.check_error(error)
             assert isinstance(error, CheckpointError), f"a {type(error).__name__}"
-        # Where a call about its file fails, a lock stays, which nobody holds.
-        may_leave_lock = self.failed_path.endswith(".lock")
+        may_stay = ""
+        if self.failure is not None and self.failure.lasting:
+            may_stay = ".*"
+        elif self.failed_path.endswith(_LOCK):
+            # Nobody holds it.
+            may_stay = f".*{_LOCK}"
         if error is None or self._is_there():
-            self._check_written(may_leave_lock)
-        elif self.failure is None or not self.failure.lasting:
-            self._check_nothing_but([], may_leave_lock)
+            self._check_written(may_stay)
+        else:
+            self._check_nothing_but([], may_stay)
         self._write_again()
 
     def recover(self) -> None:
         """As `check`, in the process after a kill."""
         assert not self._is_new
         if self._is_there():
-            self._check_written(may_leave_lock=True)
+            self._check_written(may_stay=".*")
         self._write_again()
 
     def _write_again(self) -> None:
@@ -76,15 +81,14 @@ class _Writes(Scenario):
     def _is_there(self) -> bool:
         return (self.folder / self._to).exists()
 
-    def _check_nothing_but(self, others: list[str], may_leave_lock: bool = False) -> None:
+    def _check_nothing_but(self, others: list[str], may_stay: str) -> None:
         left = [name for name in self.names() if name not in self._names and name not in others]
-        if may_leave_lock:
-            left = [name for name in left if not name.endswith(".lock")]
+        left = [name for name in left if not re.fullmatch(may_stay, name)]
         assert not left, f"left: {left}"
 
-    def _check_written(self, may_leave_lock: bool = False) -> None:
+    def _check_written(self, may_stay: str = "") -> None:
         written = [name for name in self.names() if name.split("/")[0] == self._to]
-        self._check_nothing_but(written, may_leave_lock)
+        self._check_nothing_but(written, may_stay)
         assert not [name for name in written if re.search("unfinished|tmp|tempstate|sok-", name)], written
         self._check_rows(self.folder / self._to)
 
@@ -102,7 +106,7 @@ class _Writes(Scenario):
 
     def _remove(self) -> None:
         for path in sorted(self.folder.rglob("*"), reverse=True):
-            if str(path.relative_to(self.folder)) not in self._names and path.suffix != ".lock":
+            if str(path.relative_to(self.folder)) not in self._names and path.suffix != _LOCK:
                 path.rmdir() if path.is_dir() else path.unlink()
 
 
@@ -175,9 +179,9 @@ class Compacts(_Writes):
     def _is_there(self) -> bool:
         return (self.folder / f"{self._to}.index").exists()
 
-    def _check_written(self, may_leave_lock: bool = False) -> None:
+    def _check_written(self, may_stay: str = "") -> None:
         written = [name for name in self.names() if re.fullmatch(r"full\.(index|data-.*)", name)]
-        self._check_nothing_but(written, may_leave_lock)
+        self._check_nothing_but(written, may_stay)
         tables = harness.saved_tables(str(self.folder / self._to))
         for table, name in enumerate(TABLES):
             keys, rows = self._right(table)
