@@ -10,6 +10,31 @@ namespace sok {
 namespace {
 
 constexpr int64_t kPage = 4096;
+// Large arrays begin where a block of the file does, so that the kernel handles whole blocks.
+constexpr int64_t kLargeArray = 8 * kBlockBytes;
+constexpr int64_t kWindow = kBlockBytes / 4;
+// Complete windows that are kept to be written beside other work.
+constexpr size_t kMaxComplete = 16;
+
+int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// `count` floats at a time, by vectors where that is possible: calls of memcpy for each item take longer.
+void CopyEach(Span<const float* const> items, int64_t first, int64_t count, char* to) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  constexpr int64_t kVector = 16;
+  if (bytes % kVector != 0 || bytes > 16 * kVector) {
+    for (const float* const item : items) {
+      std::memcpy(to, item + first, static_cast<size_t>(bytes));
+      to += bytes;
+    }
+    return;
+  }
+  for (const float* const item : items) {
+    const char* const from = reinterpret_cast<const char*>(item + first);
+    for (int64_t at = 0; at < bytes; at += kVector) std::memcpy(to + at, from + at, kVector);
+    to += bytes;
+  }
+}
 
 }  // namespace
 
@@ -20,16 +45,62 @@ StatusOr<std::unique_ptr<PartWriter>> PartWriter::Create(Files& files, const std
 }
 
 int64_t PartWriter::Reserve(int64_t bytes, int64_t alignment) {
-  const int64_t offset = (size_ + alignment - 1) / alignment * alignment;
+  const int64_t offset = RoundUp(size_, alignment);
   size_ = offset + bytes;
   return offset;
 }
 
+void PartWriter::BeginWindow(int64_t begin) {
+  Window window;
+  window.begin = begin;
+  if (spare_windows_.empty()) {
+    window.data.reset(new char[static_cast<size_t>(kWindow)]);
+  } else {
+    window.data = std::move(spare_windows_.back());
+    spare_windows_.pop_back();
+  }
+  windows_.push_back(std::move(window));
+}
+
+std::vector<Span<char>> PartWriter::ReserveInWindows(int64_t bytes, int64_t alignment, int64_t* offset) {
+  const int64_t before = size_;
+  *offset = Reserve(bytes, alignment);
+  std::vector<Span<char>> pieces;
+  // The bytes before are of a window unless a large array ends there.
+  const bool adjoins = !windows_.empty() && windows_.back().begin + windows_.back().bytes == before;
+  for (int64_t at = adjoins ? before : *offset; at < size_;) {
+    if (!adjoins && pieces.empty()) BeginWindow(at);
+    if (at % kWindow == 0 && at != windows_.back().begin) BeginWindow(at);
+    Window& window = windows_.back();
+    const int64_t piece = std::min(RoundUp(at + 1, kWindow), at < *offset ? *offset : size_) - at;
+    char* const memory = window.data.get() + (at - window.begin);
+    if (at < *offset) {
+      std::memset(memory, 0, static_cast<size_t>(piece));
+    } else {
+      pieces.emplace_back(memory, piece);
+    }
+    at += piece;
+    window.bytes = at - window.begin;
+  }
+  return pieces;
+}
+
+void PartWriter::NoteComplete() {
+  if (unfinished_ == 0 && !windows_.empty()) complete_ = windows_.size() - 1;
+}
+
+Status PartWriter::WriteComplete() {
+  for (; complete_ > 0; --complete_) {
+    Window& window = windows_.front();
+    SOK_RETURN_IF_ERROR(data_->WriteAt(window.begin, window.data.get(), window.bytes));
+    spare_windows_.push_back(std::move(window.data));
+    windows_.pop_front();
+  }
+  return OkStatus();
+}
+
 std::unique_ptr<ArrayWriter> PartWriter::NewArray(const std::string& name, const ArrayType& type) {
-  const int64_t bytes = DataBytes(type);
-  // An empty array at the end must not begin after it.
-  const int64_t offset = Reserve(bytes, bytes == 0 ? 1 : kPage);
-  return std::unique_ptr<ArrayWriter>(new ArrayWriter(this, name, type, offset));
+  return std::unique_ptr<ArrayWriter>(new ArrayWriter(this, name, type));
 }
 
 Status PartWriter::AddString(const std::string& name, std::string_view text) {
@@ -37,10 +108,15 @@ Status PartWriter::AddString(const std::string& name, std::string_view text) {
   TensorPlace place;
   place.dtype = kStringDtype;
   place.bytes = static_cast<int64_t>(bytes.size());
-  place.offset = Reserve(place.bytes, 1);
   place.crc32c = StringTensorCrc32c(text);
+  const char* next = bytes.data();
+  for (const Span<char> piece : ReserveInWindows(place.bytes, 1, &place.offset)) {
+    std::memcpy(piece.data(), next, static_cast<size_t>(piece.size()));
+    next += piece.size();
+  }
   SOK_RETURN_IF_ERROR(Add(name, EncodeTensorPlace(place)));
-  return data_->WriteAt(place.offset, bytes.data(), place.bytes);
+  NoteComplete();
+  return complete_ > kMaxComplete ? WriteComplete() : OkStatus();
 }
 
 Status PartWriter::CopyTensor(const std::string& name, std::string_view entry, const TensorPlace& place,
@@ -67,6 +143,8 @@ Status PartWriter::Add(const std::string& name, std::string entry) {
 }
 
 Status PartWriter::Finish() {
+  complete_ = windows_.size();
+  SOK_RETURN_IF_ERROR(WriteComplete());
   SOK_RETURN_IF_ERROR(data_->Sync());
   // Only the next stage of the same save reads it, so it need not be synced.
   auto file = files_.Create(IndexPath(prefix_));
@@ -75,9 +153,19 @@ Status PartWriter::Finish() {
   return file.value()->WriteAt(0, bytes.data(), static_cast<int64_t>(bytes.size()));
 }
 
-ArrayWriter::ArrayWriter(PartWriter* part, std::string name, const ArrayType& type, int64_t offset)
-    : part_(*part), name_(std::move(name)), offset_(offset) {
+ArrayWriter::ArrayWriter(PartWriter* part, std::string name, const ArrayType& type)
+    : part_(*part), name_(std::move(name)) {
   array_.type = type;
+  const int64_t bytes = array_.bytes();
+  array_.crc32c.reserve(static_cast<size_t>(BlocksOf(bytes)));
+  if (IsSmall()) {
+    part_.NoteComplete();
+    ++part_.unfinished_;
+    // An empty array at the end must not begin after it.
+    pieces_ = part_.ReserveInWindows(bytes, bytes == 0 ? 1 : kPage, &offset_);
+    return;
+  }
+  offset_ = part_.Reserve(bytes, bytes < kLargeArray ? kPage : kBlockBytes);
   if (part_.spare_.empty()) {
     // Not std::make_unique, which would fill it.
     block_.reset(new char[static_cast<size_t>(kBlockBytes)]);
@@ -85,21 +173,25 @@ ArrayWriter::ArrayWriter(PartWriter* part, std::string name, const ArrayType& ty
     block_ = std::move(part_.spare_.back());
     part_.spare_.pop_back();
   }
-  array_.crc32c.reserve(static_cast<size_t>(BlocksOf(array_.bytes())));
+}
+
+Span<char> ArrayWriter::Room() const {
+  if (!IsSmall()) return Span<char>(block_.get(), std::min(kBlockBytes, array_.bytes() - written_));
+  return pieces_.empty() ? Span<char>() : pieces_.front();
 }
 
 Status ArrayWriter::Write(const void* data, int64_t bytes) {
   if (bytes > array_.bytes() - written_ - held_) return Internal("'", name_, "' got more bytes than it has");
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
-    const int64_t room = std::min(kBlockBytes, array_.bytes() - written_) - held_;
-    const int64_t count = std::min(bytes, room);
-    std::memcpy(block_.get() + held_, next, static_cast<size_t>(count));
+    const Span<char> room = Room();
+    const int64_t count = std::min(bytes, room.size() - held_);
+    std::memcpy(room.data() + held_, next, static_cast<size_t>(count));
     held_ += count;
     next += count;
     bytes -= count;
     // The last block too, so that arrays of one block are written at the same time.
-    if (count == room) SOK_RETURN_IF_ERROR(Flush());
+    if (held_ == room.size()) SOK_RETURN_IF_ERROR(Flush());
   }
   return OkStatus();
 }
@@ -108,22 +200,30 @@ Status ArrayWriter::WriteFromEach(Span<const float* const> items, int64_t first,
   const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
   int64_t i = 0;
   while (i < items.size()) {
-    // Whole items that leave room in the block.
-    const int64_t room = std::min(kBlockBytes, array_.bytes() - written_) - held_;
-    const int64_t end = std::min(items.size(), i + (room - 1) / bytes);
-    char* to = block_.get() + held_;
-    for (; i < end; ++i, to += bytes) std::memcpy(to, items[i] + first, static_cast<size_t>(bytes));
-    held_ = to - block_.get();
+    // Whole items that leave room.
+    const Span<char> room = Room();
+    const int64_t whole = std::min(items.size() - i, (room.size() - held_ - 1) / bytes);
+    if (whole > 0) {
+      CopyEach(items.subspan(i, whole), first, count, room.data() + held_);
+      held_ += whole * bytes;
+      i += whole;
+    }
     if (i < items.size()) SOK_RETURN_IF_ERROR(Write(items[i++] + first, bytes));
   }
   return OkStatus();
 }
 
 Status ArrayWriter::Flush() {
-  const uint32_t crc32c = Crc32c(block_.get(), held_);
-  array_.crc32c.push_back(crc32c);
+  const Span<char> full = Room();
+  const uint32_t crc32c = Crc32c(full.data(), held_);
   crc32c_ = CombineCrc32c(crc32c_, crc32c, held_);
-  SOK_RETURN_IF_ERROR(part_.data_->WriteAt(offset_ + written_, block_.get(), held_));
+  if (IsSmall()) {
+    array_.crc32c.assign(1, crc32c_);
+    pieces_.erase(pieces_.begin());
+  } else {
+    array_.crc32c.push_back(crc32c);
+    SOK_RETURN_IF_ERROR(part_.data_->WriteAt(offset_ + written_, full.data(), held_));
+  }
   written_ += held_;
   held_ = 0;
   return OkStatus();
@@ -133,7 +233,11 @@ Status ArrayWriter::Finish() {
   if (written_ != array_.bytes()) {
     return Internal("'", name_, "' got ", written_ + held_, " of ", array_.bytes(), " bytes");
   }
-  part_.spare_.push_back(std::move(block_));
+  if (IsSmall()) {
+    --part_.unfinished_;
+  } else {
+    part_.spare_.push_back(std::move(block_));
+  }
   TensorPlace place;
   place.dtype = array_.type.dtype;
   place.shape = array_.type.shape;

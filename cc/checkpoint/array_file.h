@@ -6,6 +6,7 @@
 #define SOK_CC_CHECKPOINT_ARRAY_FILE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,8 +35,11 @@ struct SavedArray {
 
 class ArrayWriter;
 
-// Writes the data file of one rank, and then its index: a complete checkpoint in TensorFlow's format. Of its
-// members, those of different ArrayWriters may run at the same time.
+// Writes the data file of one rank, and then its index: a complete checkpoint in TensorFlow's format. Those
+// of its members that fill different arrays may run at the same time, and WriteComplete beside them.
+//
+// Small arrays and strings that lie side by side in the file are written together, in windows that begin at
+// multiples of their size: the kernel then handles pieces of that size, and not single pages.
 class PartWriter {
  public:
   // Creates the data file of the checkpoint with this prefix.
@@ -49,6 +53,8 @@ class PartWriter {
   Status CopyTensor(const std::string& name, std::string_view entry, const TensorPlace& place,
                     FileReader* from);
 
+  // Writes the windows that are complete: those before the arrays that are not finished.
+  Status WriteComplete();
   // Writes the index, and syncs the data. All arrays must be finished. The names are guaranteed to be on the
   // disk only after the folder is synced too.
   Status Finish();
@@ -57,8 +63,19 @@ class PartWriter {
   friend class ArrayWriter;
   PartWriter(Files& files, std::string prefix, std::unique_ptr<FileWriter> data)
       : files_(files), prefix_(std::move(prefix)), data_(std::move(data)) {}
+  // Bytes of the file that are not written yet.
+  struct Window {
+    int64_t begin = 0;
+    int64_t bytes = 0;  // reserved so far
+    std::unique_ptr<char[]> data;
+  };
   // Reserves the next bytes of the data file.
   int64_t Reserve(int64_t bytes, int64_t alignment);
+  // The same, of a small tensor: the memory of the reserved bytes, which may lie in several windows.
+  std::vector<Span<char>> ReserveInWindows(int64_t bytes, int64_t alignment, int64_t* offset);
+  void BeginWindow(int64_t begin);
+  // Notes that all windows are complete, except the last, if no small array is unfinished.
+  void NoteComplete();
   // FailedPrecondition if there is a tensor with this name.
   Status Add(const std::string& name, std::string entry);
 
@@ -68,6 +85,10 @@ class PartWriter {
   int64_t size_ = 0;  // of the data file
   TensorIndex index_;
   std::vector<std::unique_ptr<char[]>> spare_;  // blocks of finished arrays, for the next table's
+  std::deque<Window> windows_;                  // in the order of the file
+  std::vector<std::unique_ptr<char[]>> spare_windows_;
+  size_t complete_ = 0;      // of windows_, from the first on
+  int64_t unfinished_ = 0;   // arrays in windows_
 };
 
 // Writes one array. Not thread-safe.
@@ -85,17 +106,22 @@ class ArrayWriter {
 
  private:
   friend class PartWriter;
-  ArrayWriter(PartWriter* part, std::string name, const ArrayType& type, int64_t offset);
+  ArrayWriter(PartWriter* part, std::string name, const ArrayType& type);
+  bool IsSmall() const { return array_.bytes() < kBlockBytes; }
+  // The memory that is filled next.
+  Span<char> Room() const;
+  // Called when Room() is full.
   Status Flush();
 
   PartWriter& part_;
   const std::string name_;
-  const int64_t offset_;
+  int64_t offset_ = 0;
   SavedArray array_;
   int64_t written_ = 0;
-  uint32_t crc32c_ = 0;  // of all that was written
-  std::unique_ptr<char[]> block_;
-  int64_t held_ = 0;  // bytes in block_
+  uint32_t crc32c_ = 0;            // of all that was written
+  std::vector<Span<char>> pieces_;  // of a small array, in windows; those of `written_` bytes are left out
+  std::unique_ptr<char[]> block_;  // of another
+  int64_t held_ = 0;               // bytes in Room()
 };
 
 // An array in a data file that is open.

@@ -28,7 +28,7 @@ RowParts PartsOf(const Table& table) {
 class PieceOfRows {
  public:
   PieceOfRows(const Table& table, const RowParts& parts) : table_(table), parts_(parts) {
-    rows.reserve(kPieceRows);
+    rows.reserve(static_cast<size_t>(std::min(kPieceRows, table.size())));
   }
 
   std::vector<int64_t> rows;
