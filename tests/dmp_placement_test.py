@@ -219,23 +219,15 @@ def test_the_threshold_is_just_below_the_largest_piece(tables, ranks, slices):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "options", "message"),
+    ("ranks", "message"),
     [
-        (0, {}, "The number of ranks must be an integer of at least 1, not 0"),
-        (
-            2,
-            {"strategy": "best"},
-            "strategy must be one of basic, memory_balanced, memory_optimized, not 'best'",
-        ),
-        (2, {"column_slice_threshold": 0}, "column_slice_threshold must be an integer of at least 1, not 0"),
-        (2, {"row_slice_threshold": 2.5}, "row_slice_threshold must be an integer of at least 1, not 2.5"),
-        (2, {"data_parallel_threshold": True}, "data_parallel_threshold must be an integer .* not True"),
-        (9, {}, "2 tables can be cut by columns into 8 slices, fewer than 9 ranks"),
+        (0, "The number of ranks must be an integer of at least 1, not 0"),
+        (9, "2 tables can be cut by columns into 8 slices, fewer than 9 ranks"),
     ],
 )
-def test_bad_options_are_named(ranks, options, message):
+def test_bad_numbers_of_ranks_are_named(ranks, message):
     with pytest.raises(ValueError, match=message):
-        place([Table(5, 4), Table(5, 4)], ranks, Options(**options))
+        place([Table(5, 4), Table(5, 4)], ranks, Options())
 
 
 @pytest.mark.parametrize(
@@ -249,11 +241,6 @@ def test_bad_options_are_named(ranks, options, message):
 def test_bad_tables_are_named(table, message):
     with pytest.raises(ValueError, match=message):
         place([Table(1, 1), table], 1)
-
-
-def test_no_tables():
-    with pytest.raises(ValueError, match="no tables"):
-        place([], 2)
 
 
 # ---- The command. ----

@@ -1,4 +1,7 @@
-"""EmbeddingVariable.assign_rows over ranks: rows reach their owners, and all ranks raise or none."""
+"""Rows that ranks assign reach their owners, or none; statistics of tables are those of one process."""
+
+import collections
+import pathlib
 
 import numpy as np
 import pytest
@@ -9,7 +12,9 @@ import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import experiment
+from sparse_operation_kit.lookup import group
 from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
 
 SIZE = 3
 DIM = 2
@@ -118,3 +123,136 @@ CHECKS = [value for name, value in list(globals().items()) if name.startswith("c
 def test_on_three_ranks():
     """The output names the check that failed."""
     ranks.run_checks(CHECKS, ranks=SIZE)
+
+
+v1 = tf.compat.v1
+STEPS = 6
+DIMS = {"small": 2, "wide": 6, "rare": 4}
+
+
+def keys_of(step, rank, name):
+    rng = np.random.default_rng([step, rank, DIMS[name]])
+    return np.zeros(0, np.int64) if rank == 1 and step % 3 == 1 else harness.zipf_keys(rng, 40 + 10 * rank)
+
+
+def count():
+    """(statistics after each step, bytes that this rank sent in the steps), for three tables."""
+    known = communicator()
+    with harness.graph_and_session() as session:
+        options = {"rare": {"admission": sok.CounterFilter(3)}}
+        # Built in different orders on the ranks.
+        names = sorted(DIMS, key=lambda name: DIMS[name] * (-1) ** known.rank)
+        tables = {name: sok.EmbeddingVariable(name, DIMS[name], **options.get(name, {})) for name in names}
+        keys = {name: v1.placeholder(tf.int64, [None]) for name in tables}
+        rows = group.lookup_group([group.DenseLookup(tables[name], keys[name]) for name in sorted(names)])
+        loss = tf.add_n([tf.reduce_sum(row) for row in rows])
+        step_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+        statistics = sok.table_statistics()
+        harness.initialize(session)
+        bytes_sent = exchange_statistics() if known.size > 1 else None
+        after, sent = [], 0
+        for step in range(STEPS):
+            before = session.run(bytes_sent) if bytes_sent else None
+            session.run(step_op, {keys[name]: keys_of(step, known.rank, name) for name in names})
+            if bytes_sent:
+                sent += session.run(bytes_sent).bytes_sent_to_others - before.bytes_sent_to_others
+            after.append({name: numbers._asdict() for name, numbers in session.run(statistics).items()})
+        return after, int(sent)
+
+
+def expected(size):
+    """The expected statistics, by their definition."""
+    known = {name: collections.Counter() for name in DIMS}
+    totals = {name: collections.Counter() for name in DIMS}
+    rows = {name: set() for name in DIMS}
+    after = []
+    for step in range(STEPS):
+        for name in DIMS:
+            keys = np.concatenate([keys_of(step, rank, name) for rank in range(size)]).tolist()
+            known[name].update(keys)
+            new = {key for key in set(keys) - rows[name] if name != "rare" or known[name][key] >= 3}
+            rows[name] |= new
+            totals[name].update(
+                {
+                    "ids": len(keys),
+                    "distinct_ids": len(set(keys)),
+                    "admitted_ids": len(new),
+                    "filtered_ids": len(set(keys) - rows[name]),
+                }
+            )
+        after.append(
+            {
+                name: {
+                    "rows": len(rows[name]),
+                    **{what: totals[name][what] for what in ("ids", "distinct_ids")},
+                    **{what: totals[name][what] for what in ("admitted_ids", "filtered_ids")},
+                    "unique_ratio": totals[name]["distinct_ids"] / totals[name]["ids"],
+                }
+                for name in DIMS
+            }
+        )
+    return after
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_rank_gets_the_numbers_of_all(size):
+    found = ranks.run(count, ranks=size)
+    wanted = expected(size)
+    for after, _ in found:
+        for step, (got, want) in enumerate(zip_equal(after, wanted)):
+            assert got == {
+                name: {**want[name], "exchange_bytes": got[name]["exchange_bytes"]} for name in DIMS
+            }, step
+    # All bytes of the steps are attributed to tables, except the headers of messages.
+    headers = STEPS * size * (size - 1) * 8 * (4 + 4 + 5)
+    total = sum(numbers["exchange_bytes"] for numbers in found[0][0][-1].values())
+    assert total + headers == sum(sent for _, sent in found)
+
+
+def monitor(folder):
+    """Trains with the hook on every rank. Ranks have different numbers of runs that are not steps."""
+    known = communicator()
+    with tf.Graph().as_default():
+        global_step = v1.train.get_or_create_global_step()
+        sok.Init(global_batch_size=known.size, seed=1)
+        table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+        keys = global_step * 10 + tf.range(known.rank + 1, dtype=tf.int64)
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
+        step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, global_step)
+        hooks = [sok.TableSummaryHook(f"{folder}/{known.rank}", save_steps=3)]
+        with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+            for _ in range(10):
+                session.run(step)
+                for _ in range(2 * known.rank):
+                    session.run(global_step)
+
+
+def test_rank_0_writes(tmp_path):
+    ranks.run(monitor, str(tmp_path), ranks=2)
+    assert [path.name for path in pathlib.Path(tmp_path).iterdir()] == ["0"]
+    found = {}
+    for path in pathlib.Path(tmp_path).glob("0/events*"):
+        for event in v1.train.summary_iterator(str(path)):
+            found.update({(value.tag, event.step): value.simple_value for value in event.summary.value})
+    assert {step for _, step in found} == {3, 6, 9}
+    for step in (3, 6, 9):
+        assert found["embedding/table/rows", step] == 2 * step
+        assert found["embedding/table/admitted_ids_per_step", step] == 2
+        assert found["embedding/table/unique_ratio", step] == pytest.approx(2 / 3)
+        assert found["embedding/table/exchange_bytes_per_step", step] > 0
+
+
+def train_apart():
+    """Rank 0 reads statistics while the other trains: this is an error, not a hang."""
+    known = communicator()
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 2)
+        rows = tf.nn.embedding_lookup(table, tf.constant([1], tf.int64))
+        statistics = sok.table_statistics()
+        harness.initialize(session)
+        with pytest.raises(tf.errors.OpError, match="statistics of 'table'"):
+            session.run(statistics if known.rank == 0 else rows)
+
+
+def test_ranks_in_different_steps_fail():
+    ranks.run(train_apart, ranks=2, env={"SOK_STALL_SECONDS": "3"})
