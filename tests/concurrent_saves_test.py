@@ -29,7 +29,7 @@ from sparse_operation_kit.checkpoint import (
     problems,
     reader,
 )
-from sparse_operation_kit.saver import checkpoint_save, retention
+from sparse_operation_kit.saver import retention
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
 train = tf.compat.v1.train
@@ -146,20 +146,6 @@ def test_a_second_save_to_a_prefix_waits(tmp_path, session):
     lock = prefix_lock.acquire(str(tmp_path / "m"), 0)
     threading.Timer(0.3, lock.release).start()
     assert other_value(model.save(tmp_path / "m", 4)) == 4
-
-
-def test_a_second_save_to_a_prefix_names_the_first(tmp_path, session, monkeypatch):
-    monkeypatch.setattr(checkpoint_save, "_PATIENCE_SECONDS", 0.1)
-    model = Model(session)
-    model.save(tmp_path / "m", 1)
-    before = names(tmp_path, "**/*")
-    with prefix_lock.acquire(str(tmp_path / "m"), 0):
-        with pytest.raises(tf.errors.FailedPreconditionError, match=f"Process {os.getpid()} on .* is saving"):
-            model.save(tmp_path / "m", 2)
-    assert names(tmp_path, "**/*") == before
-    assert model.restored(tmp_path / "m") == 1
-    model.save(tmp_path / "m", 3)
-    assert model.restored(tmp_path / "m") == 3
 
 
 def test_a_compaction_holds_its_prefix(tmp_path, session, monkeypatch):

@@ -1,5 +1,7 @@
-"""The example on several ranks: it trains like one process, however the data is split; how it ends: data only
-for some ranks, bad data, Ctrl-C, a failed rank."""
+"""The example on several ranks: it trains like one process, and ends as it should.
+
+However the data is split; with data for some ranks only, bad data, Ctrl-C or a failed rank.
+"""
 
 import os
 import signal

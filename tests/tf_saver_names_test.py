@@ -103,22 +103,6 @@ def test_programs_without_a_session_know_the_table_by_the_given_name(tmp_path):
         assert session.run(table.size()) == rows
 
 
-def test_the_variables_own_names_in_a_dictionary_change_nothing(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model("table", seed=4)
-        named = train.Saver({"table": model.table, "dense": model.dense})
-        listed = train.Saver([model.table, model.dense])
-        want = trained(session, model)
-        paths = [saver.save(session, str(tmp_path / name)) for name, saver in (("a", named), ("b", listed))]
-        assert tf.train.list_variables(paths[0]) == tf.train.list_variables(paths[1])
-        for saver, path in ((listed, paths[0]), (named, paths[1])):
-            session.run([model.step, model.dense.assign(0.0)])
-            saver.restore(session, path)
-            rows, dense = session.run([model.rows, model.dense])
-            np.testing.assert_array_equal(rows, want[0])
-            assert dense == want[1]
-
-
 @pytest.mark.parametrize(
     ("names", "error", "text"),
     [
