@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import deeprec_name_tables
+import document_tables
 import harness  # noqa: F401 - quiets TensorFlow in the children too
-import optimizer_tables
 import ranks
 from document_snippets import DOCUMENTS, OF_OTHER_LIBRARIES, ROOT, blocks, run
 from sparse_operation_kit import compat
@@ -83,20 +82,12 @@ def test_links_lead_somewhere(document):
         assert not anchor or anchor in _anchors(target), f"{document.name} links to {link}"
 
 
-@pytest.mark.skipif(
-    not compat.HAS_KERAS_2 or not compat.IS_TENSORFLOW_2,
-    reason="the tables name optimizers as TensorFlow 2 with Keras 2 does",
-)
-def test_optimizer_tables_are_those_of_the_registries():
-    written = optimizer_tables.DOCUMENT.read_text()
-    assert written == optimizer_tables.with_tables(written), f"run {optimizer_tables.__file__} as it says"
-
-
-def test_the_tables_of_deeprecs_names_are_those_of_the_package():
-    written = deeprec_name_tables.DOCUMENT.read_text()
-    assert written == deeprec_name_tables.with_tables(written), (
-        f"run {deeprec_name_tables.__file__} as it says"
-    )
+@pytest.mark.parametrize("document", [document_tables.OPTIMIZERS, document_tables.DEEPREC])
+def test_tables_are_those_of_the_package(document):
+    if document == document_tables.OPTIMIZERS and not (compat.HAS_KERAS_2 and compat.IS_TENSORFLOW_2):
+        pytest.skip("the tables name optimizers as TensorFlow 2 with Keras 2 does")
+    wanted = document_tables.with_tables(document)
+    assert document.read_text() == wanted, f"run {document_tables.__file__} as it says"
 
 
 def _table_of_replacements():

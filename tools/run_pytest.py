@@ -18,8 +18,8 @@ def run_pytest(config: str, arguments: list[str]) -> int:
     """Runs pytest with the configuration file `config`; returns the exit status."""
     import pytest
 
+    import device_of_tests
     import expected_skips
-    import fewer_cases
 
     options = ["-c", config, "--rootdir", os.getcwd(), "-p", "no:cacheprovider"]
     # It imports Hypothesis at the end of every file, which takes longer than many files' tests.
@@ -30,7 +30,7 @@ def run_pytest(config: str, arguments: list[str]) -> int:
     if chosen:
         options += ["-k", chosen]
     skips = expected_skips.Plugin()
-    status = pytest.main([*options, *arguments], plugins=[skips, fewer_cases])
+    status = pytest.main([*options, *arguments], plugins=[skips, device_of_tests])
     # A file without tests is an error, unless the file skips itself (for example, because this TensorFlow has
     # no Estimator) or a filter is set.
     if status == pytest.ExitCode.NO_TESTS_COLLECTED and (skips.modules or chosen):

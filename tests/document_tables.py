@@ -1,6 +1,6 @@
-"""Makes the tables of docs/optimizers.md from the registries. Run as a program, it writes them there:
+"""Makes the tables of docs/optimizers.md and docs/from-deeprec.md. Run as a program, it writes them there:
 
-tools/python.sh tests/optimizer_tables.py
+tools/python.sh tests/document_tables.py
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import pathlib
 import re
 
 from sparse_operation_kit import native
+from sparse_operation_kit.deeprec.names import NAMES, Row
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
-DOCUMENT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "optimizers.md"
+_DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+OPTIMIZERS, DEEPREC = _DOCS / "optimizers.md", _DOCS / "from-deeprec.md"
 
 _UNTOUCHED = {
     "stay": "stay as they are",
@@ -30,20 +32,12 @@ _RANGES = {
 }
 
 
-def tables() -> dict[str, str]:
-    """The tables in Markdown, by the names in their marks."""
-    return {"classes": _classes(), "rules": _rules()}
-
-
-def with_tables(text: str) -> str:
-    """The document with the tables between their marks replaced."""
-    return replaced(text, tables(), "tests/optimizer_tables.py")
-
-
-def replaced(text: str, parts: dict[str, str], maker: str) -> str:
-    """A document in which what stands between the marks of each part's name and of its maker is replaced."""
+def with_tables(document: pathlib.Path) -> str:
+    """One of these documents with the tables between their marks replaced."""
+    parts = {"classes": _classes(), "rules": _rules()} if document == OPTIMIZERS else {"names": _names()}
+    text = document.read_text()
     for name, part in parts.items():
-        begin, end = f"<!-- {name}: {maker} -->\n", f"<!-- end of {name} -->"
+        begin, end = f"<!-- {name}: tests/document_tables.py -->\n", f"<!-- end of {name} -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         assert pattern.search(text), f"the document has no marks of '{name}'"
         text = pattern.sub(lambda _, new=f"{begin}{part}{end}": new, text)
@@ -84,5 +78,18 @@ def _slot(name: str, slot: dict) -> str:
     return f"`{name}`" + (f" ({', '.join(details)})" if details else "")
 
 
+def _names() -> str:
+    tables = [
+        "\n".join([f"| {title} | | |", "|---|---|---|", *map(_line, rows)]) for title, rows in NAMES.items()
+    ]
+    return "\n" + "\n\n".join(["", *tables, ""]).lstrip("\n")
+
+
+def _line(row: Row) -> str:
+    what = ", ".join(f"`{name}`" for name in row.names) or str(row.what)
+    return f"| {what} | {row.answer} | {row.note} |".replace("|  |", "| |")
+
+
 if __name__ == "__main__":
-    DOCUMENT.write_text(with_tables(DOCUMENT.read_text()))
+    for one in (OPTIMIZERS, DEEPREC):
+        one.write_text(with_tables(one))
