@@ -1,8 +1,14 @@
-"""Checks of arguments that many functions have."""
+"""Checks and conversions of arguments that many functions have."""
 
 from __future__ import annotations
 
 from typing import Any
+
+
+def as_signed(value: int) -> int:
+    """Returns the low 64 bits of `value` as a signed int64."""
+    value &= 2**64 - 1
+    return value - 2**64 if value >= 2**63 else value
 
 
 def whole_number(value: Any, what: str, least: int = 1, bits: int | None = None, kind: str = "an int") -> int:

@@ -9,11 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit import compat
-from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.dist_model_parallel import lookups, worker_lookups
 from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, LayerCall, flat_ids
-from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
+from sparse_operation_kit.dist_model_parallel.keras import FloatLayer
 from sparse_operation_kit.dist_model_parallel.layout import Group, cut_name, replica_name
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.weights import Weights
@@ -26,7 +25,7 @@ _CHUNK = 134217728
 _BUILD_FIRST = "call it, or its `build()`, first, and in a session initialize its variables"
 
 
-class DistributedEmbedding(Layer):
+class DistributedEmbedding(FloatLayer):
     """Looks up inputs in the tables of embedding layers, which are spread over the ranks.
 
     `layer(inputs)` takes a list of inputs, the ids of this rank's samples, and returns a list of what the
@@ -77,10 +76,7 @@ class DistributedEmbedding(Layer):
           TypeError, ValueError: an argument is of the wrong type or out of range.
         """
         del gpu_embedding_size
-        if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
-            # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
-            kwargs["dtype"] = keras.backend.floatx()
-        super().__init__(autocast=False, **kwargs)
+        super().__init__(**kwargs)
         self.strategy = DistEmbeddingStrategy(
             embeddings,
             communicator().size,
@@ -239,10 +235,6 @@ class DistributedEmbedding(Layer):
         )
         dense_updates.make_dense_table(variable)
         return variable
-
-    def _computed(self, output: Any) -> Any:
-        dtype = self._compute_dtype
-        return output if dtype in (None, output.dtype.name) else tf.cast(output, dtype)
 
     def _who(self) -> str:
         return f"DistributedEmbedding '{self.name}'"

@@ -9,10 +9,9 @@ from typing import Any, Union
 import tensorflow as tf
 
 from sparse_operation_kit.arguments import whole_number
-from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.dist_model_parallel.ids import as_ids, checked_ids, unless
-from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
+from sparse_operation_kit.dist_model_parallel.keras import FloatLayer, Layer, keras
 from sparse_operation_kit.lookup import ordinary
 
 COMBINERS = (None, "sum", "mean")
@@ -20,7 +19,7 @@ COMBINERS = (None, "sum", "mean")
 Ids = Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]
 
 
-class Embedding(Layer):
+class Embedding(FloatLayer):
     """A Keras layer that turns ids into rows of its table, and combines the rows of a sample.
 
     It is `tf.keras.layers.Embedding` and `tf.nn.embedding_lookup_sparse` in one. The last dimension of the
@@ -75,10 +74,7 @@ class Embedding(Layer):
         """
         del use_custom_kernel
         kwargs.setdefault("input_shape", (None,))
-        # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
-        if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
-            kwargs["dtype"] = keras.backend.floatx()
-        super().__init__(autocast=False, **kwargs)
+        super().__init__(**kwargs)
         self.input_dim = whole_number(input_dim, f"Embedding layer '{self.name}': input_dim")
         self.output_dim = whole_number(output_dim, f"Embedding layer '{self.name}': output_dim")
         if combiner not in COMBINERS:
@@ -141,10 +137,6 @@ class Embedding(Layer):
         """
         own = {name: value for name, value in config.items() if name not in ("mask_zero", "input_length")}
         return cls(**own)
-
-    def _computed(self, output: Union[tf.Tensor, tf.RaggedTensor]) -> Union[tf.Tensor, tf.RaggedTensor]:
-        compute_dtype = self._compute_dtype
-        return output if compute_dtype in (None, output.dtype) else tf.cast(output, compute_dtype)
 
 
 def embedding_lookup(param: Any, ids: Any, combiner: str | None = None) -> Union[tf.Tensor, tf.RaggedTensor]:

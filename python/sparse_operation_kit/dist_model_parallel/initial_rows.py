@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.arguments import as_signed
 from sparse_operation_kit.compat.internals import context
 from sparse_operation_kit.dist_model_parallel.keras import keras
 from sparse_operation_kit.dist_model_parallel.placement import Piece
@@ -80,7 +81,7 @@ def _of_piece(piece: Piece, of_layer: TableOfLayer) -> tf.Tensor:
 def _drawn(known: RowInitializer, shape: list[int], seed: int, table: int, block: tf.Tensor) -> tf.Tensor:
     """Draws a block of whole rows from the distribution of one of Keras' initializers."""
     # A generator takes two numbers as its seed: the program's, and one for the table and the block.
-    seeds = tf.stack([tf.constant(_as_int64(seed), tf.int64), tf.constant(table << 32, tf.int64) + block])
+    seeds = tf.stack([tf.constant(as_signed(seed), tf.int64), tf.constant(table << 32, tf.int64) + block])
     a, b = known.args
     if known.kind == "uniform":
         return tf.random.stateless_uniform(shape, seeds, a, b)
@@ -111,8 +112,3 @@ def _instance(initializer: Any) -> Any:
 def _global_seed() -> int:
     seed = context.global_seed() if tf.executing_eagerly() else tf.compat.v1.get_default_graph().seed
     return 0 if seed is None else int(seed)
-
-
-def _as_int64(value: int) -> int:
-    value &= 2**64 - 1
-    return value - 2**64 if value >= 2**63 else value

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
+from sparse_operation_kit.compat.internals import ops
 
 
 class _Missing:
@@ -24,6 +25,24 @@ class _Missing:
 keras: Any = compat.keras_2()
 # The base class of layers.
 Layer: Any = _Missing if keras is None else keras.layers.Layer
+
+
+class FloatLayer(Layer):
+    """A layer that takes ids and returns floats of its compute dtype."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
+        if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
+            kwargs["dtype"] = keras.backend.floatx()
+        super().__init__(autocast=False, **kwargs)
+
+    def _computed(self, output: Any) -> Any:
+        """Returns the output in the layer's compute dtype."""
+        return (
+            output
+            if self._compute_dtype in (None, output.dtype.name)
+            else tf.cast(output, self._compute_dtype)
+        )
 
 
 def keras_session() -> tf.compat.v1.Session:

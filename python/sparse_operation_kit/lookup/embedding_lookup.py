@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Union
 
 import tensorflow as tf
@@ -102,22 +102,12 @@ def group_embedding_lookup_sparse(
         for i, (variable, *of_feature) in enumerate(zip(variables_of, sp_ids, combiners, weights))
     ]
 
-    def look_up_ordinary(feature: _Bags) -> tf.Tensor:
-        return ordinary.look_up_bags(
-            feature.variable,
-            feature.ids,
-            feature.combiner,
-            feature.weights,
-            partition_strategy,
-            feature.who,
-        )
-
     with tf.name_scope(name or function):
         if is_sequence:
             if side_by_side:
                 raise ValueError(f"{function}: side_by_side is for combined rows, not for is_sequence")
             return _sequences(features, partition_strategy, training)
-        outputs = _look_up(features, look_up_ordinary, training, side_by_side)
+        outputs = _look_up(features, partition_strategy, training, side_by_side)
         if not side_by_side:
             return outputs
         return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
@@ -128,11 +118,8 @@ def _sequences(
 ) -> list[tf.Tensor]:
     """Returns the rows of each feature in the places of its ids."""
 
-    def look_up_ordinary(feature: _Rows) -> tf.Tensor:
-        return ordinary.look_up_rows(feature.variable, feature.flat_ids, partition_strategy, feature.who)
-
     flat = [_Rows(feature.who, feature.variable, feature.ids.values) for feature in features]
-    rows = _look_up(flat, look_up_ordinary, training)
+    rows = _look_up(flat, partition_strategy, training)
     return [
         ordinary.pad_sequences(feature.ids, feature.weights, of_feature, feature.who)
         for feature, of_feature in zip(features, rows)
@@ -173,11 +160,8 @@ def group_embedding_lookup(
         for i, (variable, of_feature) in enumerate(zip(variables_of, ids))
     ]
 
-    def look_up_ordinary(feature: _Rows) -> tf.Tensor:
-        return ordinary.look_up_rows(feature.variable, feature.flat_ids, partition_strategy, feature.who)
-
     with tf.name_scope(name or function):
-        outputs = _look_up(features, look_up_ordinary, training)
+        outputs = _look_up(features, partition_strategy, training)
         return [feature.shaped(output) for feature, output in zip(features, outputs)]
 
 
@@ -237,6 +221,12 @@ class _Bags:
         kind = SparseLookup if isinstance(keys, tf.SparseTensor) else RaggedLookup
         return kind(self.variable, keys, self.combiner, weights)
 
+    def look_up_ordinary(self, partition_strategy: str) -> tf.Tensor:
+        """The output for an ordinary variable."""
+        return ordinary.look_up_bags(
+            self.variable, self.ids, self.combiner, self.weights, partition_strategy, self.who
+        )
+
 
 class _Rows:
     """One feature whose rows are returned without combining them."""
@@ -253,6 +243,10 @@ class _Rows:
         """The lookup in an embedding variable."""
         return DenseLookup(self.variable, as_keys(self.flat_ids, self.variable, self.who))
 
+    def look_up_ordinary(self, partition_strategy: str) -> tf.Tensor:
+        """The rows of `flat_ids` in an ordinary variable."""
+        return ordinary.look_up_rows(self.variable, self.flat_ids, partition_strategy, self.who)
+
     def shaped(self, rows: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
         """Returns the rows of `flat_ids` in the shape of the ids."""
         return rows if self._ragged is None else self._ragged.with_flat_values(rows)
@@ -263,7 +257,7 @@ _Feature = Union[_Bags, _Rows]
 
 def _look_up(
     features: Sequence[_Feature],
-    look_up_ordinary: Callable[[Any], tf.Tensor],
+    partition_strategy: str,
     training: bool | tf.Tensor,
     side_by_side: bool = False,
 ) -> list[tf.Tensor]:
@@ -278,7 +272,10 @@ def _look_up(
     )
     outputs = []
     for run in runs:
-        outputs += [next(rows)] if _is_in_table(run[0]) else [look_up_ordinary(feature) for feature in run]
+        if _is_in_table(run[0]):
+            outputs.append(next(rows))
+        else:
+            outputs += [feature.look_up_ordinary(partition_strategy) for feature in run]
     return outputs
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.arguments import whole_number
+from sparse_operation_kit.arguments import as_signed, whole_number
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator, is_alone
 
@@ -141,7 +141,7 @@ def graph_init() -> tf.Tensor:
         configuration, seed = _Configuration(1, None, tf.float32), 0
     elif configuration is None:
         configuration = _Configuration(communicator().size, None, tf.float32)
-        seed = _as_signed(_seed_of(graph))
+        seed = as_signed(_seed_of(graph))
     return _init_op(configuration, seed)
 
 
@@ -288,7 +288,7 @@ def _configure(wanted: _Configuration) -> int:
     global _configuration, _resolved_seed
     with _lock:
         if _configuration is None:
-            _configuration, _resolved_seed = wanted, _as_signed(_resolve_seed(wanted.seed))
+            _configuration, _resolved_seed = wanted, as_signed(_resolve_seed(wanted.seed))
         elif _configuration[1:] != wanted[1:]:
             raise ValueError(
                 f"sok.Init was called before with {_configuration}, and cannot be called with {wanted} "
@@ -302,12 +302,6 @@ def _resolve_seed(seed: int | None) -> int:
         return seed
     graph_seed = tf.compat.v1.get_default_graph().seed
     return graph_seed if graph_seed is not None else random.SystemRandom().getrandbits(63)
-
-
-def _as_signed(value: int) -> int:
-    """Returns the low 64 bits of `value` as a signed int64."""
-    value &= 2**64 - 1
-    return value - 2**64 if value >= 2**63 else value
 
 
 def _reset() -> None:
