@@ -1,1 +1,0 @@
-"""A path of NVIDIA's distributed-embeddings."""
