@@ -55,11 +55,22 @@ def _variables(size):
     ]
 
 
+def _initial_rows(mode):
+    """All rows of variables whose initial values scale with the number of rows, for the graph's seed."""
+    glorot = tf.compat.v1.glorot_uniform_initializer(seed=5)
+    variables = [
+        sok.Variable(shape=[17, 3], initializer=glorot, mode=one, name=name)
+        for one, name in ((None, "spread_glorot"), (mode, "placed_glorot"))
+    ]
+    return [sok.all2all_dense_embedding(variable, tf.range(17)) for variable in variables]
+
+
 def _train(folder):
     """Trains a step and dumps; returns this rank's outputs, gradients and rows."""
     sok.init()
     rank, size = communicator().rank, communicator().size
     with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
+        tf.compat.v1.set_random_seed(7)
         variables = _variables(size)
         fill = sok.assign(variables[2], np.arange(ROWS[2]), _values()[2])
         ids, weights = _part(rank, size)
@@ -71,11 +82,12 @@ def _train(folder):
         reads = [variables[0].read_value(), variables[1].read_value(), *sok.export(variables[2])]
         sizes = [variable.total_count()[0] for variable in variables]
         dump = sok.dump(folder, variables)
+        initial = _initial_rows(f"localized:{size - 1}")
         session.run(tf.compat.v1.global_variables_initializer())
         session.run(fill)
         results = {"outputs": session.run(outputs), "dense": session.run(dense)}
         session.run(step)
-        results["reads"] = session.run(reads)
+        results["reads"], results["initial"] = session.run([reads, initial])
         results["shapes"] = [variable.shape.as_list() for variable in variables]
         results["sizes"] = session.run(sizes)
         assert session.run(dump) == b"OK"
@@ -97,8 +109,9 @@ def _load(folder):
 
 
 def _expected():
-    """The outputs for the whole batch and the tables after a step, computed by TensorFlow's ops."""
+    """The outputs for the whole batch and the tables after a step, by TensorFlow's ops; `_initial_rows`."""
     with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
+        tf.compat.v1.set_random_seed(7)
         variables = [tf.compat.v1.Variable(value, use_resource=True) for value in _values()]
         ids, weights = _part(0, 1)
         outputs = [
@@ -107,10 +120,11 @@ def _expected():
         ]
         loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
         step = tf.compat.v1.train.GradientDescentOptimizer(RATE).minimize(loss, var_list=variables)
+        initial = _initial_rows("localized:0")
         session.run(tf.compat.v1.global_variables_initializer())
         before = session.run(outputs)
         session.run(step)
-        return before, session.run(variables)
+        return before, session.run(variables), session.run(initial)
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +134,14 @@ def expected():
 
 @pytest.mark.parametrize(("size", "other"), sized([(1, 3), (2, 1), (3, 2)], [(2, 3)]))
 def test_ranks_train_as_one_process(tmp_path, expected, size, other):
-    outputs, trained = expected
+    outputs, trained, initial = expected
     results = ranks.run(_train, str(tmp_path), ranks=size)
     for table in range(3):
         got = np.concatenate([result["outputs"][table] for result in results])
         np.testing.assert_allclose(got, outputs[table], rtol=1e-5, atol=1e-6)
     grown = {}
     for rank, result in enumerate(results):
+        np.testing.assert_array_equal(result["initial"], initial)
         np.testing.assert_array_equal(result["dense"], _values()[0][np.array([[rank, 16], [5, rank]])])
         spread, placed, keys, rows = result["reads"]
         np.testing.assert_allclose(spread, trained[0][rank::size], rtol=1e-5, atol=1e-6)
