@@ -201,7 +201,9 @@ Status RawFilesWriter::Publish() const {
   for (const std::string& path : {values_path_, keys_path_}) {
     if (std::rename(Unfinished(path).c_str(), path.c_str()) == 0) continue;
     const Status error = FileError("rename to", path);
-    if (replaces && path == values_path_) std::rename(replaced.c_str(), keys_path_.c_str());
+    // The old keys return only if the old rows are still there: an error can come after the rename was made.
+    const bool was_made = access(Unfinished(path).c_str(), F_OK) != 0;
+    if (replaces && path == values_path_ && !was_made) std::rename(replaced.c_str(), keys_path_.c_str());
     return error;
   }
   // Also that of a dump which was killed, or failed, between the two.

@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver.agreement import Stages
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
@@ -113,10 +114,20 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
     input.
     """
     try:
-        original(saver, sess, save_path)
+        _restore(original, saver, sess, save_path)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
         if isinstance(error, tf.errors.DataLossError) and str(save_path) in error.message:
             raise
         raise tf.errors.DataLossError(
             error.node_def, error.op, f"The checkpoint {save_path} is damaged: {error.message}"
         ) from error
+
+
+def _restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save_path: Any) -> None:
+    try:
+        original(saver, sess, save_path)
+    except ValueError:
+        # TensorFlow takes an index that could not be asked about for a missing one.
+        if own_files.facts(f"{save_path}.index") is None:
+            raise
+        original(saver, sess, save_path)
