@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cc/base/prefetch.h"
 #include "cc/checkpoint/crc32c.h"
 
 namespace sok {
@@ -18,21 +19,15 @@ constexpr size_t kMaxComplete = 16;
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// `count` floats at a time, by vectors where that is possible: calls of memcpy for each item take longer.
-void CopyEach(Span<const float* const> items, int64_t first, int64_t count, char* to) {
-  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+// Copies by vectors where that is possible: for the few bytes of a row, a call of memcpy takes longer.
+inline void CopyItem(void* to, const void* from, int64_t bytes) {
   constexpr int64_t kVector = 16;
   if (bytes % kVector != 0 || bytes > 16 * kVector) {
-    for (const float* const item : items) {
-      std::memcpy(to, item + first, static_cast<size_t>(bytes));
-      to += bytes;
-    }
+    std::memcpy(to, from, static_cast<size_t>(bytes));
     return;
   }
-  for (const float* const item : items) {
-    const char* const from = reinterpret_cast<const char*>(item + first);
-    for (int64_t at = 0; at < bytes; at += kVector) std::memcpy(to + at, from + at, kVector);
-    to += bytes;
+  for (int64_t at = 0; at < bytes; at += kVector) {
+    std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, kVector);
   }
 }
 
@@ -198,16 +193,18 @@ Status ArrayWriter::Write(const void* data, int64_t bytes) {
 
 Status ArrayWriter::WriteFromEach(Span<const float* const> items, int64_t first, int64_t count) {
   const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  const int64_t ahead = PrefetchDistance(count);
   int64_t i = 0;
   while (i < items.size()) {
     // Whole items that leave room.
     const Span<char> room = Room();
-    const int64_t whole = std::min(items.size() - i, (room.size() - held_ - 1) / bytes);
-    if (whole > 0) {
-      CopyEach(items.subspan(i, whole), first, count, room.data() + held_);
-      held_ += whole * bytes;
-      i += whole;
+    const int64_t end = std::min(items.size(), i + (room.size() - held_ - 1) / bytes);
+    char* to = room.data() + held_;
+    for (; i < end; ++i, to += bytes) {
+      PrefetchFloats(items[std::min(i + ahead, items.size() - 1)] + first, count);
+      CopyItem(to, items[i] + first, bytes);
     }
+    held_ = to - room.data();
     if (i < items.size()) SOK_RETURN_IF_ERROR(Write(items[i++] + first, bytes));
   }
   return OkStatus();
@@ -286,6 +283,18 @@ Status ArrayReader::Read(void* data, int64_t bytes) {
     }
     at_ += count;
     bytes -= count;
+  }
+  return OkStatus();
+}
+
+Status ArrayReader::ReadIntoEach(Span<float* const> items, int64_t first, int64_t count) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  int64_t i = 0;
+  while (i < items.size()) {
+    // Whole items in the block.
+    const int64_t end = std::min(items.size(), i + (held_ - at_) / bytes);
+    for (; i < end; ++i, at_ += bytes) CopyItem(items[i] + first, block_.get() + at_, bytes);
+    if (i < items.size()) SOK_RETURN_IF_ERROR(Read(items[i++] + first, bytes));
   }
   return OkStatus();
 }

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "cc/base/hash.h"
 #include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/saved_checkpoint.h"
 #include "cc/checkpoint/testing/memory_files.h"
@@ -96,6 +101,93 @@ TEST_F(ArrayFileTest, PartsOfItemsAreWritten) {
     EXPECT_EQ(bytes().compare(0, std::string::npos, reinterpret_cast<const char*>(parts.data()),
                               parts.size() * sizeof(float)),
               0);
+  }
+}
+
+// Sizes around that of a window of 256 KiB, a large array between small ones, and none of the arrays in
+// order.
+TEST_F(ArrayFileTest, ArraysSideBySideKeepTheirBytes) {
+  files_.RemoveAll();
+  auto part = PartWriter::Create(files_, "/m");
+  const int64_t sizes[] = {1, 262144 - 4096, 5,       700000,  0, 262144, (8 << 20) + 3,
+                           3, 262143,        1048575, 1048576, 9};
+  std::map<std::string, std::string> written;
+  const auto fill = [](int64_t bytes, int64_t seed) {
+    std::string text(static_cast<size_t>(bytes), '\0');
+    for (size_t i = 0; i < text.size(); ++i)
+      text[i] = static_cast<char>(Mix64(i / 8 + 1000003 * seed) % 255 + 1);
+    return text;
+  };
+  for (int64_t table = 0; table < 3; ++table) {
+    std::vector<std::pair<std::string, std::unique_ptr<ArrayWriter>>> arrays;
+    for (const int64_t bytes : sizes) {
+      const std::string name = StrCat("t", table, "#0/", arrays.size());
+      written[name] = fill(bytes, static_cast<int64_t>(written.size()));
+      arrays.emplace_back(name, part.value()->NewArray(name, ArrayType{"|u1", {bytes}}));
+    }
+    std::reverse(arrays.begin(), arrays.end());
+    for (const auto& [name, array] : arrays) {
+      const std::string& text = written[name];
+      const int64_t half = static_cast<int64_t>(text.size() / 2);
+      ASSERT_TRUE(array->Write(text.data(), half).ok());
+      ASSERT_TRUE(part.value()->WriteComplete().ok());
+      ASSERT_TRUE(array->Write(text.data() + half, static_cast<int64_t>(text.size()) - half).ok());
+      ASSERT_TRUE(array->Finish().ok());
+    }
+    const std::string name = StrCat("t", table);
+    written[name] = fill(table * 300000, table);
+    ASSERT_TRUE(part.value()->AddString(name, written[name]).ok());
+  }
+  ASSERT_TRUE(part.value()->Finish().ok());
+  const auto checkpoint = SavedCheckpoint::Open(files_, "/m");
+  ASSERT_TRUE(checkpoint.ok());
+  std::string gaps = bytes();
+  for (const auto& [name, text] : written) {
+    const TensorPlace place = checkpoint.value()->Find(name).value();
+    gaps.replace(static_cast<size_t>(place.offset), static_cast<size_t>(place.bytes),
+                 static_cast<size_t>(place.bytes), '\0');
+    if (place.dtype == kStringDtype) {
+      EXPECT_TRUE(checkpoint.value()->ReadString(name).value() == text) << name;
+      continue;
+    }
+    EXPECT_TRUE(bytes().compare(static_cast<size_t>(place.offset), text.size(), text) == 0) << name;
+    EXPECT_EQ(place.crc32c, Crc32c(text)) << name;
+    const int64_t multiple = place.bytes > 8 << 20 ? kBlockBytes : place.bytes > 0 ? 4096 : 1;
+    EXPECT_EQ(place.offset % multiple, 0) << name;
+  }
+  EXPECT_EQ(gaps.find_first_not_of('\0'), std::string::npos) << "what is between tensors is zero";
+}
+
+// Rows of 16 floats, which are copied by vectors, and of 3.
+TEST_F(ArrayFileTest, ItemsAreReadIntoPartsOfRecords) {
+  for (const int64_t width : {int64_t{16}, int64_t{3}}) {
+    files_.RemoveAll();
+    constexpr int64_t kItems = 100000;
+    std::vector<float> values(static_cast<size_t>(kItems * width));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    auto part = PartWriter::Create(files_, "/m");
+    const auto writer = part.value()->NewArray(kName, ArrayType{"<f4", {kItems, width}});
+    ASSERT_TRUE(writer->Write(values.data(), static_cast<int64_t>(values.size() * sizeof(float))).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_TRUE(part.value()->Finish().ok());
+    const auto checkpoint = SavedCheckpoint::Open(files_, "/m");
+    const TensorPlace place = checkpoint.value()->Find(kName).value();
+    const PlacedArray placed{writer->array(), kName, place.shard, place.offset};
+    auto reader = Open(placed);
+    ASSERT_TRUE(reader.ok());
+    std::vector<float> records(static_cast<size_t>(kItems * (width + 2)), -1.0f);
+    std::vector<float*> items;
+    for (int64_t i = 0; i < kItems; ++i) items.push_back(&records[static_cast<size_t>(i * (width + 2))]);
+    const Span<float* const> all(items);
+    ASSERT_TRUE(reader.value()->ReadIntoEach(all.subspan(0, 7), 1, width).ok());
+    ASSERT_TRUE(reader.value()->ReadIntoEach(all.subspan(7, kItems - 7), 1, width).ok());
+    std::vector<float> expected(records.size(), -1.0f);
+    for (int64_t i = 0; i < kItems; ++i) {
+      std::copy_n(&values[static_cast<size_t>(i * width)], width,
+                  &expected[static_cast<size_t>(i * (width + 2) + 1)]);
+    }
+    EXPECT_TRUE(records == expected);
+    EXPECT_EQ(reader.value()->ReadIntoEach(all.subspan(0, 1), 1, width).code(), StatusCode::kDataLoss);
   }
 }
 

@@ -115,7 +115,9 @@ class RowReader {
   struct Floats {
     Reader reader;
     int64_t first;  // the position in a row's record
-    int64_t bytes;
+    int64_t width;
+
+    int64_t bytes() const { return width * static_cast<int64_t>(sizeof(float)); }
   };
 
   StatusOr<Reader> OpenColumn(const std::string& name) {
@@ -143,7 +145,7 @@ class RowReader {
     const auto open = [&](const std::string& name, int64_t width) -> Status {
       auto reader = OpenColumn(name);
       SOK_RETURN_IF_ERROR(reader.status());
-      floats->push_back(Floats{reader.value(), first, width * static_cast<int64_t>(sizeof(float))});
+      floats->push_back(Floats{reader.value(), first, width});
       first += width;
       return OkStatus();
     };
@@ -160,9 +162,12 @@ class RowReader {
     SOK_RETURN_IF_ERROR(OpenFloats(&floats));
     for (const Floats& one : floats) {
       columns_.push_back([this, one](const RowsToFill& rows) {
+        if (rows.records.size() == static_cast<int64_t>(keys_.all.size())) {
+          return one.reader->ReadIntoEach(rows.records, one.first, one.width);
+        }
         return ForEachItem(
-            [&](int64_t i) { return one.reader->Read(rows.records[i] + one.first, one.bytes); },
-            [&] { return one.reader->Skip(one.bytes); });
+            [&](int64_t i) { return one.reader->Read(rows.records[i] + one.first, one.bytes()); },
+            [&] { return one.reader->Skip(one.bytes()); });
       });
     }
     if (what_.contents == RowContents::kWeights) return OkStatus();
@@ -220,14 +225,15 @@ class RowReader {
       float* const record = what_.catch_up->record();
       const auto read = [&](int64_t i) {
         int64_t step = what_.first_step;
-        for (const Floats& one : floats) SOK_RETURN_IF_ERROR(one.reader->Read(record + one.first, one.bytes));
+        for (const Floats& one : floats)
+          SOK_RETURN_IF_ERROR(one.reader->Read(record + one.first, one.bytes()));
         if (steps != nullptr) SOK_RETURN_IF_ERROR(ReadStep(steps.get(), &step));
         what_.catch_up->Run(step);
         std::copy_n(record, table_.options().dim, rows.records[i]);
         return OkStatus();
       };
       const auto skip = [&] {
-        for (const Floats& one : floats) SOK_RETURN_IF_ERROR(one.reader->Skip(one.bytes));
+        for (const Floats& one : floats) SOK_RETURN_IF_ERROR(one.reader->Skip(one.bytes()));
         return steps != nullptr ? steps->Skip(sizeof(uint32_t)) : OkStatus();
       };
       return ForEachItem(read, skip);

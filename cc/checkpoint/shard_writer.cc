@@ -44,11 +44,12 @@ class Columns {
 
   Status Write(const Piece& piece) {
     // What earlier tables left is written beside the work for this one.
-    return ForEachColumn(executor_, 1 + static_cast<int64_t>(columns_.size()), ItemsOf(piece), [&](int64_t i) {
-      if (i == 0) return part_.WriteComplete();
-      Column& column = columns_[static_cast<size_t>(i - 1)];
-      return column.write(piece, column.array.get());
-    });
+    return ForEachColumn(executor_, 1 + static_cast<int64_t>(columns_.size()), ItemsOf(piece),
+                         [&](int64_t i) {
+                           if (i == 0) return part_.WriteComplete();
+                           Column& column = columns_[static_cast<size_t>(i - 1)];
+                           return column.write(piece, column.array.get());
+                         });
   }
   // Completes the arrays, and adds them to *arrays.
   Status Finish(std::map<std::string, PlacedArray>* arrays) {

@@ -4,8 +4,8 @@
 // Tables are tensors in a checkpoint of TensorFlow, on a disk that all ranks share. Each rank writes one data
 // file, with its shards of all tables. The index, which TensorFlow's Saver would write, gets its name when
 // all data files are complete and synced: that one operation makes the checkpoint exist, the program's other
-// variables included. Memory beside the tables: buffers of 1 MiB per array of one table, and some 50 bytes
-// for each MiB of the checkpoint.
+// variables included. Memory beside the tables: buffers of 1 MiB per array of one table, 4 MiB of small
+// arrays, and some 50 bytes for each MiB of the checkpoint.
 #ifndef SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 #define SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 

@@ -23,7 +23,8 @@ Status Slabs::Reserve(int64_t n) {
   const int64_t before = static_cast<int64_t>(slabs_.size());
   const int64_t wanted = ((n - 1) >> slab_bits_) + 1;
   // One request for the whole size fails at once if it is impossible, before many slabs are allocated.
-  Status status = PageBuffer::ReserveAddresses((n - size_) * record_bytes_).status();
+  Status status;
+  if (wanted - before > 1) status = PageBuffer::ReserveAddresses((n - size_) * record_bytes_).status();
   for (int64_t slab = before; status.ok() && slab < wanted; ++slab) {
     StatusOr<PageBuffer> buffer = PageBuffer::ReserveAddresses(record_bytes_ << slab_bits_);
     status = buffer.status();
