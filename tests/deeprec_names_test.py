@@ -3,7 +3,6 @@
 import functools
 import importlib
 import os
-import re
 import subprocess
 import sys
 
@@ -20,18 +19,50 @@ from sparse_operation_kit.deeprec.replacement_entries import (
     OWNERS_OF_ABSENT_NAMES,
 )
 
-# In tf.compat.v1 only.
-GRAPH_KEYS = ["EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"]
-# In tf and in tf.compat.v1.
 PATHS = [
-    entry.name[len("tf.") :]
-    for entry in replacements.entries()
-    if entry.how == How.ADDED and re.match(r"tf\.(?!compat\.)", entry.name)
+    "CBFFilter",
+    "CacheStrategy",
+    "CounterFilter",
+    "EmbeddingVariableOption",
+    "GlobalStepEvict",
+    "InitializerOption",
+    "L2WeightEvict",
+    "StorageOption",
+    "StorageType",
+    "config.experimental.enable_distributed_strategy",
+    "config.experimental.enable_group_embedding",
+    "data.experimental.DataFrame",
+    "data.experimental.ParquetDataset",
+    "feature_column.categorical_column_with_adaptive_embedding",
+    "feature_column.categorical_column_with_embedding",
+    "feature_column.categorical_column_with_multihash",
+    "feature_column.group_embedding_column_scope",
+    "feature_column.sequence_categorical_column_with_embedding",
+    "get_dynamic_dimension_embedding_variable",
+    "get_embedding_variable",
+    "get_multihash_variable",
+    "make_prefetch_hook",
+    "nn.adaptive_embedding_lookup_sparse",
+    "nn.embedding_lookup_sparse_multi_dim",
+    "nn.fused_embedding_lookup_sparse",
+    "nn.fused_safe_embedding_lookup_sparse",
+    "nn.group_embedding_lookup",
+    "nn.group_embedding_lookup_sparse",
+    "nn.safe_embedding_lookup_multi_dim",
+    "staged",
+    "train.AdagradDecayOptimizer",
+    "train.AdagradDecayOptimizerV2",
+    "train.AdamAsyncOptimizer",
+    "train.AdamWOptimizer",
+    "train.mark_target_node",
+    "train.IncrementalSaver",
 ]
 # From the table of names: the names that exist, and the errors for absent ones.
 ROWS = [row for rows in NAMES.values() for row in rows]
 THERE = [name for row in ROWS if row.answer != ABSENT for name in row.names]
 ERRORS = absent_names()
+# In tf.compat.v1 only.
+GRAPH_KEYS = ["EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"]
 ROOTS = [tf, tf.compat.v1]
 
 
@@ -56,6 +87,14 @@ def installed():
 def test_both_namespaces_have_the_name(path):
     name = path.rpartition(".")[2]
     assert all(find(root, path) is getattr(deeprec, name) for root in ROOTS)
+
+
+def test_the_names_are_all_that_there_are():
+    added = [entry.name for entry in replacements.entries() if entry.how == How.ADDED]
+    added = [name for name in added if name.startswith("tf.")]
+    of_classes = [f"tf.compat.v1.GraphKeys.{name}" for name in GRAPH_KEYS]
+    of_classes.append("tf.compat.v1.variable_scope.keep_weights")
+    assert sorted(added) == sorted([*(f"tf.{path}" for path in PATHS), *of_classes])
 
 
 # The names that DeepRec's own modules have; the modules that TensorFlow lacks go with the names.
