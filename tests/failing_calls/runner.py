@@ -22,7 +22,7 @@ from failing_calls.shim import Failure, Shim
 # A case that takes longer hangs.
 _SECONDS = 120.0
 # A process that was killed and the one after it take fewer steps.
-_STEPS_AFTER_KILLS = 12
+_STEPS_AFTER_KILLS = 16
 
 
 class Run:
@@ -108,6 +108,8 @@ class Run:
     def _go_on(self, cases: Sequence[Failure]) -> Iterator[str]:
         """Yields the outcome of each case, until one is wrong."""
         self._scenario.start()
+        # What has been read, and is not referenced any more, may hold descriptors.
+        gc.collect()
         gc.freeze()
         for failure in list(cases):
             result = self._outcome(failure)

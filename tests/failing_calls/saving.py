@@ -23,6 +23,7 @@ class Saves(Scenario):
     kept, kept_in_all = 1, (1,)
     # Otherwise removals sync folders too, and do not fail a save.
     _syncs_only_to_save = True
+    _saves_to_remove = 1
 
     def __init__(self, folder: Path) -> None:
         """Builds the training and its Savers."""
@@ -102,7 +103,8 @@ class Saves(Scenario):
         self.check_nothing_left()
         self._step_and_save()
         self._check_latest()
-        self._step_and_save()
+        for _ in range(self._saves_to_remove):
+            self._step_and_save()
         indexes = [name for name in self.names() if name.endswith(".index")]
         assert len(indexes) in self.kept_in_all, f"kept: {self.names()}"
         data = [name for name in self.names() if ".data-" in name]
@@ -143,7 +145,11 @@ class IncrementsOfSaver(Saves):
 
     name = "increments"
     kept, kept_in_all = 2, (2, 3, 4)
+    # Every third checkpoint is full. The step of `act`, modulo 3:
+    phase = 1
     _syncs_only_to_save = False
+    # One that is full is among them.
+    _saves_to_remove = 4
 
     def _build(self) -> None:
         super()._build()
@@ -157,5 +163,18 @@ class IncrementsOfSaver(Saves):
                 self.training.session, str(self.folder / "model"), self.training.steps()
             )
 
+    def prepare(self) -> None:
+        """Steps and saves up to the step of `act`."""
+        while (self.training.steps() + 1) % 3 != self.phase:
+            self._step_and_save()
+        super().prepare()
 
-SCENARIOS = (Saves, SavesOfOnePrefix, IncrementsOfHook, IncrementsOfSaver)
+
+class FullAfterIncrements(IncrementsOfSaver):
+    """The full checkpoints of the same, which make incremental ones unnecessary."""
+
+    name = "full_after_increments"
+    phase = 0
+
+
+SCENARIOS = (Saves, SavesOfOnePrefix, IncrementsOfHook, IncrementsOfSaver, FullAfterIncrements)

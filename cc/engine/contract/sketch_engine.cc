@@ -14,6 +14,7 @@
 #include "cc/base/thread_annotations.h"
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/rule_info.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -117,11 +118,11 @@ class SketchTable final : public EngineTable {
     return row;
   }
   Status CheckCapacity(const std::set<int64_t>& wanted) const SOK_REQUIRES(mutex_) {
-    int64_t rows = static_cast<int64_t>(rows_.size());
-    for (const int64_t id : wanted) rows += rows_.count(id) == 0 ? 1 : 0;
-    if (options_.capacity == 0 || rows <= options_.capacity) return OkStatus();
-    return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
-                             " rows, not ", rows);
+    const auto rows = static_cast<int64_t>(rows_.size());
+    int64_t new_keys = 0;
+    for (const int64_t id : wanted) new_keys += rows_.count(id) == 0 ? 1 : 0;
+    if (options_.capacity == 0 || rows + new_keys <= options_.capacity) return OkStatus();
+    return TableIsFull(options_, rows, new_keys);
   }
   void Make(int64_t id) SOK_REQUIRES(mutex_) {
     rows_[id] = {static_cast<int64_t>(id_of_reference_.size()), InitialRow(id)};
