@@ -37,9 +37,6 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     with lock:
         reader.remove_leftovers(str(prefix))
         write_anew(checkpoint.prefix, prefix)
-        # No save may follow that would remove what could not be removed. It harms nobody if it still cannot.
-        with contextlib.suppress(CheckpointError):
-            reader.remove_leftovers(str(prefix))
 
 
 def write_anew(source: Path, prefix: Path, tables: Sequence[str] = (), *, for_serving: bool = False) -> None:
@@ -65,6 +62,9 @@ def write_anew(source: Path, prefix: Path, tables: Sequence[str] = (), *, for_se
         error = session.run(message)
     if error:
         raise CheckpointError(prefix, f"cannot be written: {error.decode()}")
+    # No save may follow that would remove what could not be removed. It harms nobody if it still cannot.
+    with contextlib.suppress(CheckpointError):
+        reader.remove_leftovers(str(prefix))
 
 
 def refuse_to_write(to: Path, path: Path) -> None:
