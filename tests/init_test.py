@@ -46,7 +46,7 @@ BAD_ARGUMENTS = [
     ({}, ValueError, "global_batch_size"),
     *(
         ({"global_batch_size": value}, TypeError, "global_batch_size must be an int")
-        for value in (None, "64", 64.0, [64], True, np.float32(8))
+        for value in (None, "64", 64.0, [64], True, np.float32(8), np.array(8.5))
     ),
     *(({"global_batch_size": value}, ValueError, f"at least 1, not {value}") for value in (0, -1, -(2**40))),
     ({"global_batch_size": 16, "batch_size_per_gpu": 4}, TypeError, "batch_size_per_gpu"),

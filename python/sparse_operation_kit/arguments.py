@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 
@@ -25,10 +26,15 @@ def whole_number(value: Any, what: str, least: int = 1, bits: int | None = None,
       TypeError: it is no int, but for example a bool or a float.
       ValueError: it is out of range.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        # An array of floats has `__index__` too, which raises.
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
         raise TypeError(f"{what} must be {kind}, not {value!r}")
-    if bits is not None and not least <= value < 2**bits:
-        raise ValueError(f"{what} must be in [{least}, 2^{bits}), not {value}")
-    if value < least:
-        raise ValueError(f"{what} must be at least {least}, not {value}")
-    return int(value)
+    if bits is not None and not least <= number < 2**bits:
+        raise ValueError(f"{what} must be in [{least}, 2^{bits}), not {number}")
+    if number < least:
+        raise ValueError(f"{what} must be at least {least}, not {number}")
+    return number

@@ -125,22 +125,6 @@ TEST_P(EraseContract, RandomInsertionsAndErasuresEqualAMap) {
   }
 }
 
-TEST_P(EraseContract, GradientsOfErasedRowsAreDropped) {
-  InlineExecutor executor;
-  const TableOptions options = ContractOptions("table", 1);
-  ContractGroup group(GetParam(), executor, {options});
-  ASSERT_TRUE(group.Lookup({SumOf(0, {{1}, {2}})}).ok());
-  int64_t erased = 0;
-  ASSERT_TRUE(group.Erase(0, {1}, &erased).ok());
-  // Another key may have the row of key 1, and must not get its gradient.
-  ASSERT_TRUE(group.Assign(0, {3}, {10.0f}).ok());
-  ASSERT_TRUE(group.BackwardAndApply({{1.0f, 1.0f}}, "sgd", {1.0f}).ok());
-  ValuesByKey rows = group.Rows(0, {1, 2, 3});
-  EXPECT_EQ(rows[1], ReferenceInitialRow(options, 1));
-  EXPECT_EQ(rows[2][0], ReferenceInitialRow(options, 2)[0] - 1.0f);
-  EXPECT_EQ(rows[3][0], 10.0f);
-}
-
 TEST_P(StaticContract, NoRowCanBeErased) {
   InlineExecutor executor;
   TableOptions options = ContractOptions("direct", 2, /*capacity=*/4);
