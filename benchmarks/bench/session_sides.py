@@ -129,7 +129,7 @@ def make_optimizer(name: str) -> v1.train.Optimizer:
     """
     # Imported here, because tfra's environment has not this library.
     import sparse_operation_kit as sok
-    from sparse_operation_kit.tf.keras.optimizers.lazy_adam import LazyAdamOptimizer
+    from sparse_operation_kit.tf.keras.optimizers import LazyAdamOptimizer
 
     train = v1.train
     makers = dict(
