@@ -342,7 +342,8 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "parameter servers, `tf.train.ClusterSpec`",
             "absent",
-            "ranks hold the tables: [over ranks](#over-ranks)",
+            "a table in a program with parameter servers raises a `ValueError`; ranks hold the tables: "
+            "[over ranks](#over-ranks)",
         ),
         Row(
             (

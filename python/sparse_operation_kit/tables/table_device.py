@@ -8,6 +8,7 @@ for such tables. With several ranks each rank does so for itself: ranks may be o
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,26 @@ def table_device() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
+def _parameter_servers(device: str) -> str | None:
+    """Returns the parameter servers, in words, of a program that makes a table on `device`; None without any.
+
+    The table's device tells, a device function of `replica_device_setter`, which Estimator uses too, or the
+    environment variable `TF_CONFIG`. An evaluator has no part in the cluster.
+    """
+    if tf.DeviceSpec.from_string(device).job == "ps":
+        return device
+    for function in tf.compat.v1.get_default_graph()._device_functions_outer_to_inner:
+        servers = getattr(getattr(function, "__self__", None), "_ps_tasks", 0)
+        if servers:
+            return f"the {servers} of replica_device_setter"
+    try:
+        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+        addresses, task = config.get("cluster", {}).get("ps"), config.get("task", {}).get("type")
+    except (ValueError, AttributeError):
+        return None  # TensorFlow reports it
+    return f"the {len(addresses)} of TF_CONFIG" if addresses and task != "evaluator" else None
+
+
 def place_table(table: tf.Operation, name: str) -> None:
     """Places a new table whose device the program has left open.
 
@@ -80,9 +101,16 @@ def place_table(table: tf.Operation, name: str) -> None:
 
     Raises:
       ValueError: `SOK_DEVICE` is neither "cpu" nor "gpu", or it is "gpu", but the op library has no kernels
-        for GPUs.
+        for GPUs; or the program has parameter servers, so that each worker would train a table of its own.
     """
     who = f"Embedding variable '{name}'"
+    servers = _parameter_servers(table.device)
+    if servers is not None:
+        raise ValueError(
+            f"{who}: tables cannot be used with parameter servers ({servers}), because each worker would "
+            "train a table of its own. Several processes train one table as ranks: start them with "
+            "horovodrun or mpirun, without a ClusterSpec"
+        )
     setting = os.environ.get(_VARIABLE, "")
     if setting and setting not in _TYPES:
         raise ValueError(f"{who}: {_VARIABLE} must be 'cpu' or 'gpu', not {setting!r}")
