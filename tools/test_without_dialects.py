@@ -11,6 +11,7 @@ The last line is `N passed, N failed`. Exit status: 0 if nothing failed.
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import re
@@ -63,7 +64,10 @@ def _copy_checkout(copy: Path) -> None:
 
 def _tests_without_dialects(tests: Path) -> Iterator[str]:
     """Yields the test files that neither name a dialect nor import, at any depth, a helper that does."""
-    texts = {path.stem: path.read_text() for path in tests.glob("*.py")}
+    texts: dict[str, str] = collections.defaultdict(str)
+    for path in tests.rglob("*.py"):
+        # A helper is a file or a folder.
+        texts[path.relative_to(tests).parts[0].partition(".")[0]] += path.read_text()
     named = {name for name, text in texts.items() if _NAMES_A_DIALECT.search(text)}
     while True:
         importing = re.compile(rf"^\s*(import|from) ({'|'.join(named)})\b", re.MULTILINE)
