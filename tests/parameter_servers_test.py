@@ -80,7 +80,9 @@ def test_an_evaluator_and_clusters_of_workers_have_tables(monkeypatch):
     make_table("items")
 
 
-@pytest.mark.parametrize("config", ["", "{", "[]", '{"cluster": null}', '{"cluster": {"ps": []}}'])
+@pytest.mark.parametrize(
+    "config", ["", "{", "[]", '{"cluster": null}', '{"cluster": {"ps": []}}', '{"cluster": {"ps": 5}}']
+)
 def test_other_values_of_tf_config_have_tables(monkeypatch, config):
     monkeypatch.setenv("TF_CONFIG", config)
     make_table()

@@ -75,8 +75,8 @@ def table_device() -> contextlib.AbstractContextManager[None]:
 def _parameter_servers(device: str) -> str | None:
     """Returns the parameter servers, in words, of a program that makes a table on `device`; None without any.
 
-    The table's device tells, a device function of `replica_device_setter`, which Estimator uses too, or the
-    environment variable `TF_CONFIG`. An evaluator has no part in the cluster.
+    Either the table's device tells, or a device function of `replica_device_setter`, which Estimator uses
+    too, or the environment variable `TF_CONFIG`. An evaluator has no part in the cluster.
     """
     if tf.DeviceSpec.from_string(device).job == "ps":
         return device
@@ -86,10 +86,10 @@ def _parameter_servers(device: str) -> str | None:
             return f"the {servers} of replica_device_setter"
     try:
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
-        addresses, task = config.get("cluster", {}).get("ps"), config.get("task", {}).get("type")
-    except (ValueError, AttributeError):
+        count, task = len(config.get("cluster", {}).get("ps", ())), config.get("task", {}).get("type")
+    except (ValueError, AttributeError, TypeError):
         return None  # TensorFlow reports it
-    return f"the {len(addresses)} of TF_CONFIG" if addresses and task != "evaluator" else None
+    return f"the {count} of TF_CONFIG" if count and task != "evaluator" else None
 
 
 def place_table(table: tf.Operation, name: str) -> None:
