@@ -142,6 +142,11 @@ class Engine {
                        Span<const EngineStep> steps, EngineScratch* scratch);
 
   // --- A group over ranks: three exchanges of messages (cc/messages/message.h) ---
+  //
+  // The askers are the ranks themselves, all in one exchange, or a process that is no rank, whose tables have
+  // TableOptions::rank kNoRank. The latter alone sends one message to each rank, and each rank serves it by
+  // itself, in any order with other such processes. Then "all ranks" and "every rank" below are this process
+  // and the rank that serves it.
 
   // On the asking rank, which is that of batch.tables[0]: merges duplicates, sorts ids by owner, and writes
   // the messages of exchange 1. `status` is the result of the caller's checks of its inputs. If it, or the

@@ -6,7 +6,7 @@ namespace sok {
 namespace {
 
 bool Agrees(const TableFingerprints& requested, const TableFingerprints& own) {
-  return requested.definition == own.definition &&
+  return DefinitionsAgree(requested.definition, own.definition) &&
          (requested.optimizer == own.optimizer || requested.optimizer == 0 || own.optimizer == 0);
 }
 
@@ -55,8 +55,10 @@ Status FirstRefusal(Span<const MessageHeader> headers, int rank, int64_t num_tab
     if (header.status.ok()) continue;
     const int64_t t = header.token - 1;
     if (t >= 0 && t < num_tables) {
-      return Status(header.status.code(),
-                    StrCat(header.status.message(), "; rank ", rank, " has ", describe(t)));
+      return Status(
+          header.status.code(),
+          StrCat(header.status.message(), "; ",
+                 rank == kNoRank ? "the process that asks" : StrCat("rank ", rank), " has ", describe(t)));
     }
     if (first.ok()) first = header.status;
   }

@@ -12,13 +12,13 @@ constexpr int64_t kFormat = 0x534f4b'0000'0100;
 
 }  // namespace
 
-std::vector<int64_t*> MessageStarts(int rank, Span<const int64_t> sizes, int64_t* words) {
+std::vector<int64_t*> MessageStarts(int own, Span<const int64_t> sizes, int64_t* words) {
   std::vector<int64_t*> starts(sizes.size());
   for (int64_t r = 0; r < sizes.size(); ++r) {
     starts[r] = words;
-    if (r != rank) words += sizes[r];
+    if (r != own) words += sizes[r];
   }
-  starts[rank] = words;
+  if (own != kNoRank) starts[own] = words;
   return starts;
 }
 
@@ -73,7 +73,7 @@ Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* 
 }
 
 Status CheckRanks(const Inbox& inbox, int ranks) {
-  if (static_cast<int>(inbox.size()) == ranks) return OkStatus();
+  if (inbox.size() == ranks) return OkStatus();
   return Internal("messages arrived from ", inbox.size(), " ranks, not from ", ranks);
 }
 

@@ -8,6 +8,7 @@
 #include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/table/table_options.h"
 
 namespace sok {
 
@@ -35,11 +36,37 @@ struct MessageHeader {
 using AllocateWords = FunctionRef<int64_t*(Span<const int64_t> sizes)>;
 
 // The start of the message to each rank in the buffer: first those to other ranks, then the one to the sender
-// itself, which is not sent.
-std::vector<int64_t*> MessageStarts(int rank, Span<const int64_t> sizes, int64_t* words);
+// itself, which is not sent. `own` is the sender's rank, or kNoRank if none of them is its own.
+std::vector<int64_t*> MessageStarts(int own, Span<const int64_t> sizes, int64_t* words);
 
-// The messages that a rank received in an exchange, one from each rank.
-using Inbox = std::vector<Span<const int64_t>>;
+// `status`, which rank `rank` found.
+inline Status OnRank(int rank, const Status& status) {
+  return Status(status.code(), StrCat("On rank ", rank, ": ", status.message()));
+}
+
+// The messages that arrived in an exchange, one from each sender. Does not own their words.
+class Inbox {
+ public:
+  // `own` is the position of the receiver's message to itself, its rank. kNoRank if it is no sender: a
+  // process that asks the ranks receives from them, and they from it.
+  explicit Inbox(int own = kNoRank) : own_(own) {}
+
+  int own() const { return own_; }
+  int size() const { return static_cast<int>(messages_.size()); }
+  const Span<const int64_t>& operator[](int sender) const { return messages_[static_cast<size_t>(sender)]; }
+  void Add(Span<const int64_t> message) { messages_.push_back(message); }
+  void Set(int sender, Span<const int64_t> message) { messages_[static_cast<size_t>(sender)] = message; }
+  void RemoveLast() { messages_.pop_back(); }
+
+  // The error of a sender's message. It says which rank the sender is.
+  Status ErrorOf(int sender, const Status& status) const {
+    return own_ == kNoRank ? status : OnRank(sender, status);
+  }
+
+ private:
+  int own_;
+  std::vector<Span<const int64_t>> messages_;
+};
 
 // The number of words of a message with `payload` words after its header, or of header and text if the status
 // is an error.
@@ -64,7 +91,7 @@ Status ReadHeaderWords(const int64_t* words, int64_t size, MessageKind kind, Hea
 Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* header,
                   Span<const int64_t>* payload);
 
-// Internal unless there is a message from each of `ranks` ranks.
+// Internal unless there are messages from `ranks` senders.
 Status CheckRanks(const Inbox& inbox, int ranks);
 
 // Identifies the answers of one call to Serve in this process: gradients come back with it. Thread-safe.
@@ -77,11 +104,6 @@ Status NoMemoryForMessages();
 constexpr int64_t WordsOf(int64_t bytes) { return (bytes + 7) / 8; }
 
 // The errors of lookups over ranks that every engine has.
-
-// `status`, which rank `rank` found.
-inline Status OnRank(int rank, const Status& status) {
-  return Status(status.code(), StrCat("On rank ", rank, ": ", status.message()));
-}
 
 // The error for a request of a table that counts lookups, with counts for some ids only.
 inline Status WrongCounts(int64_t counts, int64_t ids) {

@@ -80,10 +80,10 @@ Status DamagedRequest(int64_t words, int64_t num_tables) {
 
 Status CheckModes(const Inbox& requests, Span<const ExchangeMode> modes,
                   FunctionRef<RequestEntry(int, int64_t)> entry_of) {
-  for (int r = 0; r < static_cast<int>(requests.size()); ++r) {
+  for (int r = 0; r < requests.size(); ++r) {
     for (int64_t t = 0; t < modes.size(); ++t) {
       if (entry_of(r, t).FitsMode(modes[t])) continue;
-      return OnRank(r, DamagedRequest(requests[r].size() - kHeaderWords, modes.size()));
+      return requests.ErrorOf(r, DamagedRequest(requests[r].size() - kHeaderWords, modes.size()));
     }
   }
   return OkStatus();

@@ -105,8 +105,12 @@ Status Check(const TableOptions& options) {
   if (options.capacity < 0) {
     return InvalidArgument("capacity must not be negative, but is ", options.capacity);
   }
-  if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
+  const bool describes = options.rank == kNoRank;
+  if (options.ranks < 1 || (options.rank < 0 && !describes) || options.rank >= options.ranks) {
     return InvalidArgument("rank ", options.rank, " of ", options.ranks);
+  }
+  if (describes && options.placement.is_replicated()) {
+    return InvalidArgument("only ranks can look up in replicas, of which each has its own");
   }
   SOK_RETURN_IF_ERROR(options.placement.Check(options.ranks));
   SOK_RETURN_IF_ERROR(CheckAddressable(options));
@@ -127,7 +131,30 @@ Status Check(const TableOptions& options) {
   return CheckEviction(options.eviction);
 }
 
+constexpr uint64_t kLowerHalf = UINT32_MAX;
+
+std::ostringstream TextOfOptions() {
+  std::ostringstream text;
+  // Enough digits to distinguish any two floats.
+  text.precision(std::numeric_limits<float>::max_digits10);
+  return text;
+}
+
+void DescribeShape(const TableOptions& options, std::ostream& text) {
+  text << "'" << options.name << "' of dim " << options.dim << ", ";
+  if (options.capacity > 0) {
+    text << "capacity " << options.capacity;
+  } else {
+    text << "no bound";
+  }
+  text << ", " << (options.use_hashtable ? "hashed" : "direct") << " " << options.key_dtype << " keys";
+}
+
 void DescribeInitialRows(const TableOptions& options, std::ostream& text) {
+  if (options.rank == kNoRank) {
+    text << "any initial values";
+    return;
+  }
   const Initializer& initializer = options.initializer;
   if (initializer.kind == InitializerKind::kGiven) {
     // Different rows must have different descriptions.
@@ -144,7 +171,7 @@ void DescribeInitialRows(const TableOptions& options, std::ostream& text) {
   if (initializer.rows > 0) text << " in " << initializer.rows << " rows";
 }
 
-// Describes the options that differ from the defaults.
+// Describes the other options, those that differ from the defaults.
 void DescribePolicies(const TableOptions& options, std::ostream& text) {
   const Admission& admission = options.admission;
   if (options.on_full != OnFull::kError) text << ", on_full " << NameOf(options.on_full);
@@ -164,6 +191,8 @@ void DescribePolicies(const TableOptions& options, std::ostream& text) {
   if (options.eviction.kind == Eviction::Kind::kL2Weight) {
     text << ", evicted by L2WeightEvict(" << options.eviction.l2_weight_threshold << ")";
   }
+  if (options.placement != Placement()) text << ", placed as " << options.placement.Text();
+  if (options.memory != RowMemory::kDevice) text << ", rows in memory of the " << NameOf(options.memory);
 }
 
 }  // namespace
@@ -195,22 +224,34 @@ Status CheckOptions(const TableOptions& options) { return NamedError(options, Ch
 Status CheckGivenRows(const TableOptions& options) { return NamedError(options, CheckGiven(options)); }
 
 std::string Describe(const TableOptions& options) {
-  std::ostringstream text;
-  // Enough digits to distinguish any two floats.
-  text.precision(std::numeric_limits<float>::max_digits10);
-  text << "'" << options.name << "' of dim " << options.dim << ", ";
-  if (options.capacity > 0) {
-    text << "capacity " << options.capacity;
-  } else {
-    text << "no bound";
-  }
-  text << ", " << (options.use_hashtable ? "hashed" : "direct") << " " << options.key_dtype << " keys, ";
+  std::ostringstream text = TextOfOptions();
+  DescribeShape(options, text);
+  text << ", ";
   DescribeInitialRows(options, text);
   DescribePolicies(options, text);
-  // Defaults are not named, so that fingerprints equal those of versions without these options.
-  if (options.placement != Placement()) text << ", placed as " << options.placement.Text();
-  if (options.memory != RowMemory::kDevice) text << ", rows in memory of the " << NameOf(options.memory);
   return text.str();
+}
+
+uint64_t DefinitionFingerprint(const TableOptions& options) {
+  std::ostringstream initial_rows = TextOfOptions();
+  std::ostringstream others = TextOfOptions();
+  DescribeInitialRows(options, initial_rows);
+  DescribeShape(options, others);
+  DescribePolicies(options, others);
+  const uint64_t lower = Fingerprint64(others.str()) & kLowerHalf;
+  if (options.rank == kNoRank) return lower;
+  // Not 0, which stands for any initial rows.
+  return lower | (Fingerprint64(initial_rows.str()) << 32) | (uint64_t{1} << 63);
+}
+
+bool HoldTheSameKeys(const TableOptions& one, const TableOptions& other) {
+  const uint64_t differ = DefinitionFingerprint(one) ^ DefinitionFingerprint(other);
+  return one.rank == other.rank && one.ranks == other.ranks && (differ & kLowerHalf) == 0;
+}
+
+bool DefinitionsAgree(uint64_t one, uint64_t other) {
+  const uint64_t differ = one ^ other;
+  return differ == 0 || ((differ & kLowerHalf) == 0 && (one <= kLowerHalf || other <= kLowerHalf));
 }
 
 }  // namespace sok

@@ -70,6 +70,9 @@ enum class RowMemory {
 // "device" or "host".
 const char* NameOf(RowMemory memory);
 
+// The rank of a process that asks the ranks which hold a table, and is none of them.
+constexpr int kNoRank = -1;
+
 // The options of a table, which never change.
 struct TableOptions {
   // Rows have at most 1 GiB, so the number of bytes of 2^31 rows fits 64 bits.
@@ -79,7 +82,10 @@ struct TableOptions {
   int64_t dim = 0;            // floats in a row, in [1, kMaxDim]
   int64_t capacity = 0;       // the maximum number of rows on a rank; 0: no limit
   bool use_hashtable = true;  // false: the key determines the row (StaticRows), and a capacity is required
-  int rank = 0;               // this rank among `ranks`
+  // This rank among `ranks`, which hold the rows. kNoRank: the table only describes theirs. It takes part in
+  // Engine::Route to Engine::RoutedWeightGradients, has no rows and takes no memory for any. Its initial rows
+  // mean nothing.
+  int rank = 0;
   int ranks = 1;
   Placement placement = {};         // which rank holds which key
   Initializer initializer = {};     // with its seed, also for kGiven: InitializerOf adds the rows
@@ -108,6 +114,17 @@ inline Initializer InitializerOf(const TableOptions& options) {
 
 // Describes `options` in words, for errors, without the rank: ranks with the same table get the same text.
 std::string Describe(const TableOptions& options);
+
+// A number that all processes of a table have: of the initial rows in the upper half, of everything else that
+// Describe says in the lower half. With kNoRank the upper half is 0.
+uint64_t DefinitionFingerprint(const TableOptions& options);
+
+// Whether two processes may use a table together: the fingerprints are equal, or equal in the lower half and
+// one has no initial rows.
+bool DefinitionsAgree(uint64_t one, uint64_t other);
+
+// Whether both are tables of the same rank among as many, equal in everything but their initial rows.
+bool HoldTheSameKeys(const TableOptions& one, const TableOptions& other);
 
 }  // namespace sok
 

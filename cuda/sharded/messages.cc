@@ -17,14 +17,14 @@ Status MessageHeads::Fetch(GpuCall* call, StagedUpload* upload, RoundTrip* round
       DeviceBuffer<int64_t>::Allocate(call->scratch(), call->stream(), total);
   SOK_RETURN_IF_ERROR(gathered.status());
   std::vector<CopiedWords> pieces;
-  for (const Span<const int64_t>& message : inbox) {
-    int64_t* const to = gathered.value().data() + static_cast<int64_t>(pieces.size()) * words;
-    pieces.push_back({message.data(), to, std::min(message.size(), words), words});
+  for (int r = 0; r < inbox.size(); ++r) {
+    int64_t* const to = gathered.value().data() + static_cast<int64_t>(r) * words;
+    pieces.push_back({inbox[r].data(), to, std::min(inbox[r].size(), words), words});
   }
   SOK_RETURN_IF_ERROR(CopyPieces(call->stream(), call->scratch(), upload, Span<const CopiedWords>(pieces)));
   const StatusOr<const int64_t*> fetched = round_trip->Fetch(call->stream(), gathered.value().data(), total);
   SOK_RETURN_IF_ERROR(fetched.status());
-  for (size_t r = 0; r < inbox.size(); ++r) {
+  for (int r = 0; r < inbox.size(); ++r) {
     const int64_t* const head = fetched.value() + static_cast<int64_t>(r) * words;
     words_.emplace_back(head, head + pieces[r].count);
   }
@@ -33,7 +33,7 @@ Status MessageHeads::Fetch(GpuCall* call, StagedUpload* upload, RoundTrip* round
 
 Status MessageHeads::Read(GpuCall* call, RoundTrip* round_trip, int r, MessageKind kind,
                           MessageHeader* header) const {
-  const Span<const int64_t>& message = (*inbox_)[static_cast<size_t>(r)];
+  const Span<const int64_t>& message = (*inbox_)[r];
   HeaderWords words;
   SOK_RETURN_IF_ERROR(ReadHeaderWords(this->words(r).data(), message.size(), kind, &words));
   if (words.code == StatusCode::kOk) {

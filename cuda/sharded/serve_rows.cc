@@ -20,14 +20,14 @@ namespace sok {
 
 Status ArrivedRequests::Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox, int64_t num_tables) {
   inbox_ = &inbox;
-  of_.assign(inbox.size(), {});
-  trains_.assign(inbox.size(), 0);
+  of_.assign(static_cast<size_t>(inbox.size()), {});
+  trains_.assign(static_cast<size_t>(inbox.size()), 0);
   MessageHeads heads;
   SOK_RETURN_IF_ERROR(heads.Fetch(call, &scratch->upload, &scratch->round_trip, inbox,
                                   kHeaderWords + kRequestEntryWords * num_tables));
   for (int r = 0; r < ranks(); ++r) {
     const Status status = ReadMessage(call, &scratch->round_trip, heads, r, num_tables);
-    if (!status.ok()) return OnRank(r, status);
+    if (!status.ok()) return inbox.ErrorOf(r, status);
   }
   return OkStatus();
 }
@@ -42,12 +42,12 @@ Status ArrivedRequests::ReadMessage(GpuCall* call, RoundTrip* round_trip, const 
 }
 
 Status ArrivedRequests::Damaged(int r) const {
-  return OnRank(r, DamagedRequest((*inbox_)[static_cast<size_t>(r)].size() - kHeaderWords,
-                                  static_cast<int64_t>(of_[static_cast<size_t>(r)].size())));
+  return inbox_->ErrorOf(r, DamagedRequest((*inbox_)[r].size() - kHeaderWords,
+                                           static_cast<int64_t>(of_[static_cast<size_t>(r)].size())));
 }
 
 Status ArrivedRequests::ReadRequest(Span<const int64_t> head, int r, int64_t num_tables) {
-  const Span<const int64_t>& message = (*inbox_)[static_cast<size_t>(r)];
+  const Span<const int64_t>& message = (*inbox_)[r];
   const int64_t entries = kHeaderWords + kRequestEntryWords * num_tables;
   const Status damaged = DamagedRequest(message.size() - kHeaderWords, num_tables);
   if (message.size() < entries) return damaged;
@@ -91,7 +91,8 @@ ServeRows::ServeRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* c
 
 Status ServeRows::Serve(const Inbox& requests, AllocateWords allocate) {
   served_.token = NextToken();
-  served_.ranks = static_cast<int>(requests.size());
+  served_.ranks = requests.size();
+  served_.own = requests.own();
   served_.is_served = false;
   std::vector<Refusal> refusals;
   if (!Accept(requests, &refusals).ok()) return WriteErrors(refusals, allocate);
@@ -320,7 +321,7 @@ Status ServeRows::WriteErrors(const std::vector<Refusal>& refusals, AllocateWord
   for (const Refusal& refusal : refusals) sizes.push_back(MessageWords(refusal.status, 0));
   int64_t* const words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
-  const std::vector<int64_t*> starts = MessageStarts(served_.rank, sizes, words);
+  const std::vector<int64_t*> starts = MessageStarts(served_.own, sizes, words);
   MessageWriter writer;
   for (size_t r = 0; r < refusals.size(); ++r) {
     writer.AddHeader({MessageKind::kReply, refusals[r].status, refusals[r].token()}, starts[r]);
@@ -355,7 +356,7 @@ Status ServeRows::WriteRows(AllocateWords allocate) {
   }
   int64_t* const words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
-  const std::vector<int64_t*> starts = MessageStarts(served_.rank, sizes, words);
+  const std::vector<int64_t*> starts = MessageStarts(served_.own, sizes, words);
   MessageWriter writer;
   std::vector<LookupOutput> answers;
   for (int r = 0; r < served_.ranks; ++r) {
@@ -367,7 +368,7 @@ Status ServeRows::WriteRows(AllocateWords allocate) {
       const int64_t floats = RowsFor(r, t) * served_.dims[t];
       if (floats > 0) answers.push_back(AnswerTo(r, t, out));
       out += floats;
-      if (r == served_.rank || !requests_.trains(r)) continue;
+      if (r == served_.own || !requests_.trains(r)) continue;
       LookupCounts::Add(tables_[t]->lookup_counts()->bytes_sent,
                         floats * static_cast<int64_t>(sizeof(float)));
     }

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/hash.h"
 #include "cc/table/table_errors.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
@@ -25,7 +24,7 @@ std::atomic<uint64_t> num_tables{0};
 constexpr int64_t kMostStartedAtOnce = 65536;
 
 StaticRows StaticRowsOf(const TableOptions& options) {
-  if (options.use_hashtable) return {};
+  if (options.use_hashtable || options.rank == kNoRank) return {};
   return options.placement.RowsOn(options.rank, options.ranks, options.capacity);
 }
 
@@ -110,7 +109,7 @@ StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Create(cudaStream_t stream, 
   SOK_RETURN_IF_ERROR(CheckOptions(options));
   SOK_RETURN_IF_ERROR(CheckGivenRows(options));
   std::unique_ptr<DeviceTable> table(new DeviceTable(memory, std::move(options)));
-  if (table->bloom_.has_value()) {
+  if (table->bloom_.has_value() && table->options_.rank != kNoRank) {
     SOK_RETURN_IF_ERROR(table->Named(table->bloom_->Init(stream, table->options_.admission)));
   }
   SOK_RETURN_IF_ERROR(table->Named(table->UploadInitialRows(stream)));
@@ -122,7 +121,7 @@ StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Create(cudaStream_t stream, 
 DeviceTable::DeviceTable(const TableMemory& memory, TableOptions options)
     : serial_(++num_tables),
       options_(std::move(options)),
-      definition_fingerprint_(Fingerprint64(Describe(options_))),
+      definition_fingerprint_(DefinitionFingerprint(options_)),
       static_rows_(StaticRowsOf(options_)),
       device_(memory.device),
       directory_(memory.device),

@@ -21,7 +21,6 @@ namespace sok {
 
 // The state of a row: whether a key has it, and how often it has been freed (its generation).
 constexpr uint32_t kRowInUse = uint32_t{1} << 31;
-constexpr uint32_t kGenerationMask = (uint32_t{1} << 23) - 1;
 
 SOK_HOST_DEVICE bool IsInUse(uint32_t state) { return (state & kRowInUse) != 0; }
 // The state of a freed row, from its state before.

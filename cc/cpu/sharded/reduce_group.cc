@@ -69,8 +69,8 @@ int64_t FloatsFor(const RoutePlan& plan, int r) {
 
 void CountGradients(const RoutePlan& plan, GradientFormat format) {
   for (size_t t = 0; t < plan.routes.size(); ++t) {
-    int64_t rows = -plan.routes[t].rows_for[plan.rank].size();
-    for (const RouteRange& range : plan.routes[t].rows_for) rows += range.size();
+    int64_t rows = 0;
+    for (int r = 0; r < plan.ranks; ++r) rows += r == plan.rank ? 0 : plan.routes[t].rows_for[r].size();
     LookupCounts::Add(plan.counts[t]->bytes_sent, rows * plan.dims[t] * BytesOf(format));
   }
 }

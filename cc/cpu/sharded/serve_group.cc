@@ -20,7 +20,7 @@ struct AllRequests {
 
 // Reads the messages. The error is the same for every owner that sees the same messages.
 Status ReadRequests(const Inbox& inbox, int64_t num_tables, AllRequests* all) {
-  const int ranks = static_cast<int>(inbox.size());
+  const int ranks = inbox.size();
   all->of.resize(ranks);
   all->trains.resize(ranks);
   for (int r = 0; r < ranks; ++r) {
@@ -29,7 +29,7 @@ Status ReadRequests(const Inbox& inbox, int64_t num_tables, AllRequests* all) {
     Status status = ReadHeader(inbox[r], MessageKind::kRequest, &header, &payload);
     if (status.ok()) status = header.status;
     if (status.ok()) status = ReadRequest(payload, num_tables, &all->of[r]);
-    if (!status.ok()) return OnRank(r, status);
+    if (!status.ok()) return inbox.ErrorOf(r, status);
     all->trains[r] = header.token != 0;
   }
   return OkStatus();
@@ -130,19 +130,19 @@ class TableServer {
 };
 
 // Sends every rank an answer with an error instead of rows.
-Status WriteErrors(int rank, const std::vector<Refusal>& refusals, AllocateWords allocate) {
+Status WriteErrors(int own, const std::vector<Refusal>& refusals, AllocateWords allocate) {
   std::vector<int64_t> sizes;
   for (const Refusal& refusal : refusals) sizes.push_back(MessageWords(refusal.status, 0));
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
-  const std::vector<int64_t*> starts = MessageStarts(rank, sizes, words);
+  const std::vector<int64_t*> starts = MessageStarts(own, sizes, words);
   for (size_t r = 0; r < refusals.size(); ++r) {
     WriteHeader({MessageKind::kReply, refusals[r].status, refusals[r].token()}, starts[r]);
   }
   return OkStatus();
 }
 
-Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers, Span<Table* const> tables,
+Status WriteRows(Executor& executor, int own, std::vector<TableServer>& servers, Span<Table* const> tables,
                  int ranks, int64_t token, AllocateWords allocate) {
   std::vector<int64_t> sizes(ranks);
   for (int r = 0; r < ranks; ++r) {
@@ -152,7 +152,7 @@ Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers
   }
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
-  const std::vector<int64_t*> starts = MessageStarts(rank, sizes, words);
+  const std::vector<int64_t*> starts = MessageStarts(own, sizes, words);
   struct Answer {
     int rank;
     size_t table;
@@ -169,7 +169,7 @@ Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers
       const int64_t floats = servers[t].RowsFor(r) * tables[t]->options().dim;
       if (floats > 0) answers.push_back({r, t, out});
       out += floats;
-      if (r == rank || !servers[t].trains(r)) continue;
+      if (r == own || !servers[t].trains(r)) continue;
       LookupCounts::Add(tables[t]->shared_lookup_counts()->bytes_sent,
                         floats * static_cast<int64_t>(sizeof(float)));
     }
@@ -190,7 +190,7 @@ std::vector<TableDefinition> DefinitionsOf(Span<Table* const> tables, Span<const
 
 Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const ExchangeMode> modes, int rank,
                   const Inbox& requests, ServedPlan* plan, GroupScratch* scratch, AllocateWords allocate) {
-  const int ranks = static_cast<int>(requests.size());
+  const int ranks = requests.size();
   plan->token = NextToken();
   plan->rank = rank;
   plan->ranks = ranks;
@@ -207,7 +207,7 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
     plan->status = CheckModes(requests, modes, [&](int r, int64_t t) { return all.of[r][t].entry(); });
     refusals.assign(ranks, Refusal{plan->status});
   }
-  if (!plan->status.ok()) return WriteErrors(rank, refusals, allocate);
+  if (!plan->status.ok()) return WriteErrors(requests.own(), refusals, allocate);
 
   const TableLocks locks(tables);
   std::vector<TableServer> servers;
@@ -219,9 +219,9 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
   });
   if (!plan->status.ok()) {
     plan->status = OnRank(rank, plan->status);
-    return WriteErrors(rank, std::vector<Refusal>(ranks, Refusal{plan->status}), allocate);
+    return WriteErrors(requests.own(), std::vector<Refusal>(ranks, Refusal{plan->status}), allocate);
   }
-  SOK_RETURN_IF_ERROR(WriteRows(executor, rank, servers, tables, ranks, plan->token, allocate));
+  SOK_RETURN_IF_ERROR(WriteRows(executor, requests.own(), servers, tables, ranks, plan->token, allocate));
   for (TableServer& server : servers) plan->parts.push_back(server.TakeTrainedPart());
   return OkStatus();
 }

@@ -71,8 +71,8 @@ Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inb
   SOK_RETURN_IF_ERROR(CheckRanks(messages, plan.ranks));
   arrived->rows.assign(dims.size(), {});
   for (int64_t t = 0; t < dims.size(); ++t) arrived->rows[t].reserve(plan.parts[t].merged.inverse.size());
-  arrived->decoded.resize(static_cast<int>(messages.size()));
-  for (int r = 0; r < static_cast<int>(messages.size()); ++r) {
+  arrived->decoded.resize(static_cast<size_t>(messages.size()));
+  for (int r = 0; r < messages.size(); ++r) {
     const float* row = nullptr;
     SOK_RETURN_IF_ERROR(
         ReadFloats(plan, r, messages[r], FloatsFrom(plan, dims, r), &arrived->decoded[r], &row));

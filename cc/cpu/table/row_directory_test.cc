@@ -58,8 +58,9 @@ TEST(RowDirectoryTest, ReferencesAreRowNumbersUntilARowIsErased) {
 }
 
 TEST(RowDirectoryTest, ReferencesStayPositiveWhenGenerationsWrapAround) {
-  const uint32_t last = (1u << 23) - 1;
-  EXPECT_GT(MakeRowReference(kMaxRows - 1, last), 0);
+  const uint32_t last = kGenerationMask;
+  EXPECT_EQ(MakeRowReference(kMaxRows - 1, last), (int64_t{1} << kReferenceBits) - 1);
+  EXPECT_GT(MakeRowReference(kMaxRows - 1, last) | ((kMaxParts - 1) << kReferenceBits), 0);
   EXPECT_EQ(RowOf(MakeRowReference(kMaxRows - 1, last)), kMaxRows - 1);
   EXPECT_EQ(NextGeneration(last), 0u);
 }

@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "cc/base/hash.h"
 #include "cc/base/status.h"
 #include "cc/table/table_errors.h"
 
@@ -12,7 +11,7 @@ namespace sok {
 namespace {
 
 StaticRows StaticRowsOf(const TableOptions& options) {
-  if (options.use_hashtable) return {};
+  if (options.use_hashtable || options.rank == kNoRank) return {};
   return options.placement.RowsOn(options.rank, options.ranks, options.capacity);
 }
 
@@ -39,6 +38,7 @@ StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions 
   SOK_RETURN_IF_ERROR(CheckOptions(options));
   SOK_RETURN_IF_ERROR(CheckGivenRows(options));
   std::unique_ptr<Table> table(new Table(engine, std::move(options)));
+  if (table->options_.rank == kNoRank) return table;
   SOK_RETURN_IF_ERROR(table->Named(table->admission_.Init(table->options_.admission)));
   SOK_RETURN_IF_ERROR(table->FillDirectRows(executor));
   return table;
@@ -47,7 +47,7 @@ StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions 
 Table::Table(Engine* engine, TableOptions options)
     : EngineTable(engine),
       options_(std::move(options)),
-      definition_fingerprint_(Fingerprint64(sok::Describe(options_))),
+      definition_fingerprint_(DefinitionFingerprint(options_)),
       static_rows_(StaticRowsOf(options_)),
       store_(options_.dim),
       usage_(options_),

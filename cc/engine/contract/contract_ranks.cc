@@ -50,10 +50,10 @@ void ContractRanks::Exchange() {
   }
   for (size_t to = 0; to < ranks_.size(); ++to) {
     ranks_[to].arrived.clear();
-    ranks_[to].inbox.clear();
+    ranks_[to].inbox = Inbox(static_cast<int>(to));
     for (const std::vector<int64_t>& message : messages[to]) {
       ranks_[to].arrived.emplace_back(*engine_.memory, message);
-      ranks_[to].inbox.push_back(ranks_[to].arrived.back().view());
+      ranks_[to].inbox.Add(ranks_[to].arrived.back().view());
     }
   }
 }
@@ -85,10 +85,10 @@ void ContractRanks::Forward(const std::vector<ContractBatch>& batches, bool trai
 Status ContractRanks::Serve(int r, const std::vector<std::vector<int64_t>>& requests) {
   Rank& rank = ranks_[r];
   rank.arrived.clear();
-  rank.inbox.clear();
+  rank.inbox = Inbox(r);
   for (const std::vector<int64_t>& request : requests) {
     rank.arrived.emplace_back(*engine_.memory, request);
-    rank.inbox.push_back(rank.arrived.back().view());
+    rank.inbox.Add(rank.arrived.back().view());
   }
   rank.served = engine_.engine->NewServedGroup();
   SOK_RETURN_IF_ERROR(engine_.engine->Serve(context(), rank.pointers, modes_, rank.inbox, rank.served.get(),

@@ -42,7 +42,7 @@ class ContractRanks {
   Status TrainOn(int rank, const std::string& optimizer, const std::vector<float>& hyper, bool fused,
                  float divisor = 1.0f);
   // Takes the last message away that a rank received.
-  void LoseMessage(int rank) { ranks_[rank].inbox.pop_back(); }
+  void LoseMessage(int rank) { ranks_[rank].inbox.RemoveLast(); }
   // Serve on one rank, for requests that a test wrote: requests[r] has the words of rank r's message. Returns
   // the error of the answer to the rank itself. served(rank) is the result.
   Status Serve(int rank, const std::vector<std::vector<int64_t>>& requests);
