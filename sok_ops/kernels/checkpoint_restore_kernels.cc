@@ -53,7 +53,7 @@ class CheckCheckpointOp : public tf::OpKernel {
     int64_t spare = kSmallTables;
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
-      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, /*for_restore=*/true));
+      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, TableUse::kRestore));
       auto one = TableReplacement::Check(*call, ref.table.get(), opened, prefix, names_[i], parts, &spare);
       TF_RETURN_IF_ERROR(ToTf(one.status()));
       checked->push_back(std::move(one.value()));
@@ -88,7 +88,7 @@ class LoadCheckpointOp : public tf::OpKernel {
     const TfEngineContext call(context);
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
-      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, /*for_restore=*/true));
+      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, TableUse::kRestore));
       bool replaced = false;
       const auto replace = [&](std::shared_ptr<EngineTable> table) {
         replaced = true;

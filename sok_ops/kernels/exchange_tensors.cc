@@ -11,43 +11,71 @@ int64_t* OutgoingWords::operator()(Span<const int64_t> sizes) {
   for (const int64_t size : sizes) total += size;
   tf::Tensor* words = nullptr;
   tf::Tensor* splits = nullptr;
-  if (total - sizes[rank_] > std::numeric_limits<int32_t>::max() ||
+  if (total - (own_ == kNoRank ? 0 : sizes[own_]) > std::numeric_limits<int32_t>::max() ||
       !context_->allocate_output(0, tf::TensorShape({total}), &words).ok() ||
       !context_->allocate_output(1, tf::TensorShape({sizes.size()}), &splits).ok()) {
     return nullptr;
   }
   for (int64_t r = 0; r < sizes.size(); ++r) {
-    splits->flat<int32_t>()(r) = r == rank_ ? 0 : static_cast<int32_t>(sizes[r]);
+    splits->flat<int32_t>()(r) = r == own_ ? 0 : static_cast<int32_t>(sizes[r]);
   }
   return words->flat<int64_t>().data();
 }
 
-tf::Status ReadInbox(tf::OpKernelContext* context, int first_input, int rank, Inbox* inbox) {
-  const tf::Tensor& received = context->input(first_input);
-  const tf::Tensor& received_splits = context->input(first_input + 1);
-  const tf::Tensor& sent = context->input(first_input + 2);
-  const tf::Tensor& sent_splits = context->input(first_input + 3);
-  const Span<const int64_t> words(received.flat<int64_t>().data(), received.NumElements());
-  const Span<const int64_t> own(sent.flat<int64_t>().data(), sent.NumElements());
-  const int64_t ranks = received_splits.NumElements();
-  bool fits = sent_splits.NumElements() == ranks && rank < ranks;
+namespace {
+
+Span<const int64_t> WordsOf(const tf::Tensor& tensor) {
+  return {tensor.flat<int64_t>().data(), tensor.NumElements()};
+}
+
+tf::Status DoNotFit(tf::OpKernelContext* context, int64_t words) {
+  return tf::errors::InvalidArgument(context->op_kernel().name(), ": ", words,
+                                     " words arrived, which do not fit their splits");
+}
+
+// Splits the words that arrived from all ranks, and those that this rank has sent.
+tf::Status SplitWords(tf::OpKernelContext* context, const tf::Tensor& received, const tf::Tensor& splits,
+                      const tf::Tensor& sent, const tf::Tensor& sent_splits, int rank, Inbox* inbox) {
+  const Span<const int64_t> words = WordsOf(received);
+  const Span<const int64_t> own = WordsOf(sent);
+  const int64_t ranks = splits.NumElements();
+  bool fits = sent_splits.NumElements() == ranks && 0 <= rank && rank < ranks;
   int64_t position = 0;
   int64_t others = 0;
-  inbox->clear();
+  *inbox = Inbox(rank);
   for (int64_t r = 0; fits && r < ranks; ++r) {
-    const int64_t size = received_splits.flat<int32_t>()(r);
+    const int64_t size = splits.flat<int32_t>()(r);
     const int64_t sent_size = sent_splits.flat<int32_t>()(r);
     fits = size >= 0 && size <= words.size() - position && sent_size >= 0 && sent_size <= own.size() - others;
     if (!fits) break;
-    inbox->push_back(words.subspan(position, size));
+    inbox->Add(words.subspan(position, size));
     position += size;
     others += sent_size;
   }
-  if (!fits || position != words.size()) {
-    return tf::errors::InvalidArgument(context->op_kernel().name(), ": ", words.size(),
-                                       " words arrived, which do not fit their splits");
+  if (!fits || position != words.size()) return DoNotFit(context, words.size());
+  inbox->Set(rank, own.subspan(others, own.size() - others));
+  return tf::Status();
+}
+
+}  // namespace
+
+tf::Status ReadInbox(tf::OpKernelContext* context, int rank, Inbox* inbox) {
+  tf::OpInputList received;
+  const tf::Tensor* splits = nullptr;
+  const tf::Tensor* sent = nullptr;
+  const tf::Tensor* sent_splits = nullptr;
+  TF_RETURN_IF_ERROR(context->input_list("received", &received));
+  TF_RETURN_IF_ERROR(context->input("received_splits", &splits));
+  TF_RETURN_IF_ERROR(context->input("sent", &sent));
+  TF_RETURN_IF_ERROR(context->input("sent_splits", &sent_splits));
+  if (splits->NumElements() > 0 && received.size() == 1) {
+    return SplitWords(context, received[0], *splits, *sent, *sent_splits, rank, inbox);
   }
-  (*inbox)[rank] = own.subspan(others, own.size() - others);
+  if (splits->NumElements() + sent->NumElements() + sent_splits->NumElements() > 0) {
+    return DoNotFit(context, received[0].NumElements());
+  }
+  *inbox = Inbox(kNoRank);
+  for (int m = 0; m < received.size(); ++m) inbox->Add(WordsOf(received[m]));
   return tf::Status();
 }
 

@@ -1,6 +1,9 @@
 // The inputs and outputs of an exchange between ranks: int64 words, and int32 splits, the number of words to
 // or from each rank. The message of a rank to itself is not exchanged: its split is 0, and it follows the
 // messages to the other ranks in the words that the rank sends.
+//
+// Between a process and ranks of which it is none, each message that arrives is a tensor of its own, without
+// splits, and nothing is sent to oneself.
 #ifndef SOK_SOK_OPS_KERNELS_EXCHANGE_TENSORS_H_
 #define SOK_SOK_OPS_KERNELS_EXCHANGE_TENSORS_H_
 
@@ -12,25 +15,23 @@
 
 namespace sok {
 
-// An AllocateWords that allocates outputs 0 and 1 of a kernel on rank `rank`: words and splits. Fails also if
-// the words to the other ranks are more than INT32_MAX, the limit of an exchange.
+// An AllocateWords that allocates outputs 0 and 1 of a kernel: words and splits. `own` is the position of the
+// message to oneself; kNoRank if there is none. Fails also if the words to others are more than INT32_MAX,
+// the limit of an exchange.
 class OutgoingWords {
  public:
-  OutgoingWords(tensorflow::OpKernelContext* context, int rank) : context_(context), rank_(rank) {}
+  OutgoingWords(tensorflow::OpKernelContext* context, int own) : context_(context), own_(own) {}
 
   int64_t* operator()(Span<const int64_t> sizes);
 
  private:
   tensorflow::OpKernelContext* context_;
-  int rank_;
+  int own_;
 };
 
-// The number of inputs that hold an inbox: received words and splits, then this rank's sent words and splits.
-constexpr int kInboxInputs = 4;
-
-// Reads the messages to rank `rank` from the kInboxInputs inputs that begin with `first_input`. They are
-// valid as long as the inputs.
-tensorflow::Status ReadInbox(tensorflow::OpKernelContext* context, int first_input, int rank, Inbox* inbox);
+// Reads the messages to rank `rank` from a kernel's inputs `received`, `received_splits`, `sent` and
+// `sent_splits`. They are valid as long as the inputs.
+tensorflow::Status ReadInbox(tensorflow::OpKernelContext* context, int rank, Inbox* inbox);
 
 }  // namespace sok
 

@@ -51,12 +51,13 @@ tf::Status CheckDistinct(std::vector<EngineTable*> tables) {
 
 }  // namespace
 
-tf::Status ReadTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims, GroupTables* tables) {
+tf::Status ReadTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims, GroupTables* tables,
+                      TableUse use) {
   tables->refs.reserve(dims.size());
   tables->tables.reserve(dims.size());
   for (size_t t = 0; t < dims.size(); ++t) {
     TableRef ref;
-    TF_RETURN_IF_ERROR(LookupTable(context, static_cast<int>(t), &ref));
+    TF_RETURN_IF_ERROR(LookupTable(context, static_cast<int>(t), &ref, use));
     if (ref.table->options().dim != dims[t]) {
       return tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' has dim ",
                                          ref.table->options().dim, ", not ", dims[t]);

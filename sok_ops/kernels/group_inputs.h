@@ -27,9 +27,9 @@ struct GroupTables {
 };
 
 // Reads the tables from the first inputs, one for each of `dims`. InvalidArgument unless they are distinct,
-// of one engine, and with rows of those lengths.
+// of one engine, and with rows of those lengths. Other errors are those of LookupTable.
 tensorflow::Status ReadTables(tensorflow::OpKernelContext* context, const std::vector<int64_t>& dims,
-                              GroupTables* tables);
+                              GroupTables* tables, TableUse use = TableUse::kRows);
 
 // FailedPrecondition if the tables are sharded over several ranks; other ops look up in such tables.
 tensorflow::Status CheckOneRank(const GroupTables& tables);

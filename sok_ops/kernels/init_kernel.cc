@@ -17,9 +17,10 @@ enum Argument { kGlobalBatchSize, kSeed, kGradientDtype, kArguments };
 
 std::string GradientDtypeName(int64_t dtype) { return tf::DataTypeString(static_cast<tf::DataType>(dtype)); }
 
-// Without a session, SavedModels that TensorFlow 2 loads share a Runtime, and each may come with a seed of
-// its own. If there are several ranks, they exchange it once.
-bool HasSeedOfItsOwn(tf::OpKernelContext* context, int ranks) {
+// Without a session of this process, programs share a Runtime, and each may come with arguments of its own:
+// SavedModels that TensorFlow 2 loads, and sessions of other processes on a server. If there are several
+// ranks, they exchange their arguments once.
+bool HasArgumentsOfItsOwn(tf::OpKernelContext* context, int ranks) {
   return context->session_state() == nullptr && ranks == 1;
 }
 
@@ -56,7 +57,10 @@ class InitOp : public tf::OpKernel {
                     static_cast<tf::DataType>(words[kGradientDtype]), rank_, ranks_));
     tf::core::RefCountPtr<Runtime> existing;
     if (LookupRuntime(context, "", &existing).ok()) {
-      if (HasSeedOfItsOwn(context, ranks_)) existing->seed = runtime->seed.load();
+      if (HasArgumentsOfItsOwn(context, ranks_)) {
+        existing->seed = runtime->seed.load();
+        existing->gradient_dtype = runtime->gradient_dtype.load();
+      }
       OP_REQUIRES_OK(context,
                      CheckUnchanged(*existing, runtime->seed, runtime->gradient_dtype, runtime->ranks));
     } else {
@@ -107,8 +111,9 @@ class InitHasRunOp : public tf::OpKernel {
     const int64_t* words = arguments.flat<int64_t>().data();
     tf::core::RefCountPtr<Runtime> existing;
     bool has_run = LookupRuntime(context, "", &existing).ok();
-    if (has_run && HasSeedOfItsOwn(context, ranks_)) {
-      has_run = existing->seed == static_cast<uint64_t>(words[kSeed]);
+    if (has_run && HasArgumentsOfItsOwn(context, ranks_)) {
+      has_run = existing->seed == static_cast<uint64_t>(words[kSeed]) &&
+                existing->gradient_dtype == static_cast<tf::DataType>(words[kGradientDtype]);
     }
     if (has_run) {
       // All ranks use rank 0's seed, so only rank 0 can compare its own.

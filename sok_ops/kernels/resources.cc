@@ -58,7 +58,7 @@ tf::Status TableHandle(tf::OpKernelContext* context, int index, const tf::Resour
   return tf::Status();
 }
 
-tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table, bool for_restore) {
+tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table, TableUse use) {
   const tf::ResourceHandle* found_handle = nullptr;
   TF_RETURN_IF_ERROR(TableHandle(context, index, &found_handle));
   const tf::ResourceHandle& handle = *found_handle;
@@ -67,7 +67,13 @@ tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table,
   if (tf::LookupResource(context, handle, &found).ok()) {
     table->resource.reset(found);
     table->table = found->table();
-    const std::string lost = for_restore ? "" : found->lost();
+    if (use != TableUse::kMessages && table->table->options().rank == kNoRank) {
+      return tf::errors::FailedPrecondition(
+          "Embedding variable '", table->name(), "' is in parts on ", table->table->options().ranks,
+          " parameter servers; this process only has its description, which ",
+          context->op_kernel().type_string(), " cannot use");
+    }
+    const std::string lost = use == TableUse::kRestore ? "" : found->lost();
     if (lost.empty()) return tf::Status();
     return tf::errors::FailedPrecondition(
         who(), " has lost its rows, because a restore failed: restore it again, or run its initializer (",

@@ -34,10 +34,10 @@ class Runtime : public tensorflow::ResourceBase {
   }
 
   const int64_t global_batch_size;
-  // Of the tables that are made from now on: changes only where there is no session (init_kernel.cc).
+  // Of the tables that are made from now on: they change only where there is no session (init_kernel.cc).
   std::atomic<uint64_t> seed;
   // The dtype in which row gradients are sent to their owners: DT_FLOAT, DT_HALF or DT_BFLOAT16.
-  const tensorflow::DataType gradient_dtype;
+  std::atomic<tensorflow::DataType> gradient_dtype;
   const int rank;
   const int ranks;
 };
@@ -54,11 +54,14 @@ tensorflow::Status LookupRuntime(tensorflow::OpKernelContext* context, const std
 // initializer and a restore replace the table. Thread-safe.
 class TableResource : public tensorflow::ResourceBase {
  public:
-  TableResource(std::shared_ptr<EngineTable> table, tensorflow::DataType key_dtype)
-      : key_dtype_(key_dtype), table_(std::move(table)) {}
+  TableResource(std::shared_ptr<EngineTable> table, tensorflow::DataType key_dtype,
+                tensorflow::DataType gradient_dtype)
+      : key_dtype_(key_dtype), gradient_dtype_(gradient_dtype), table_(std::move(table)) {}
   std::string DebugString() const override { return StrCat("SOK table '", table()->options().name, "'"); }
 
   tensorflow::DataType key_dtype() const { return key_dtype_; }
+  // The dtype in which gradients of rows are sent to their owners.
+  tensorflow::DataType gradient_dtype() const { return gradient_dtype_; }
   std::shared_ptr<EngineTable> table() const {
     const MutexLock lock(mutex_);
     return table_;
@@ -90,6 +93,7 @@ class TableResource : public tensorflow::ResourceBase {
 
  private:
   const tensorflow::DataType key_dtype_;
+  const tensorflow::DataType gradient_dtype_;
   mutable Mutex mutex_;
   std::shared_ptr<EngineTable> table_ SOK_GUARDED_BY(mutex_);
   std::string lost_ SOK_GUARDED_BY(mutex_);
@@ -109,10 +113,17 @@ struct TableRef {
 tensorflow::Status TableHandle(tensorflow::OpKernelContext* context, int index,
                                const tensorflow::ResourceHandle** handle);
 
+// What a kernel does with a table.
+enum class TableUse {
+  kRows,      // reads or writes its rows
+  kRestore,   // replaces them; they may be lost
+  kMessages,  // sends and receives messages about them; the table may only describe those of servers
+};
+
 // Finds the table of the handle in input `index`. FailedPrecondition, which names the variable, if sok.Init
-// or the variable's initializer has not run, or if the table has lost its rows, unless it is `for_restore`.
+// or the variable's initializer has not run, or if the table cannot be used so.
 tensorflow::Status LookupTable(tensorflow::OpKernelContext* context, int index, TableRef* table,
-                               bool for_restore = false);
+                               TableUse use = TableUse::kRows);
 
 }  // namespace sok
 

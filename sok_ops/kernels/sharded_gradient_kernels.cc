@@ -6,6 +6,7 @@
 
 #include "cc/engine/registry.h"
 #include "cc/messages/gradient_format.h"
+#include "cc/table/row_reference.h"
 #include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
@@ -43,24 +44,24 @@ class GroupReduceOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     const int plan = static_cast<int>(dims_.size());
     GroupTables tables;
-    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables, TableUse::kMessages));
     const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(plan));
     OP_REQUIRES(context, routed != nullptr && &routed->group->engine() == tables.engine,
                 tf::errors::InvalidArgument(
                     "SokGroupReduce: `plan` is not the output of a SokGroupRoute for these tables"));
     Inbox replies;
-    OP_REQUIRES_OK(context, ReadInbox(context, plan + 1, routed->rank, &replies));
+    OP_REQUIRES_OK(context, ReadInbox(context, routed->rank, &replies));
     std::vector<GradientRows> gradients;
-    const int first_gradient = plan + 1 + kInboxInputs;
-    OP_REQUIRES_OK(context,
-                   ReadOutputGradients(context, first_gradient, context->num_inputs() - first_gradient,
-                                       routed->shape, dims_, weighted_, &gradients));
-    tf::core::RefCountPtr<Runtime> runtime;
-    OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
+    int first_gradient = 0;
+    int end = 0;
+    OP_REQUIRES_OK(context, InputRange("gradients", &first_gradient, &end));
+    OP_REQUIRES_OK(context, ReadOutputGradients(context, first_gradient, end - first_gradient, routed->shape,
+                                                dims_, weighted_, &gradients));
+    const tf::DataType sent_as = tables.refs[0].resource->gradient_dtype();
     const TfEngineContext call(context);
     OutgoingWords outgoing(context, routed->rank);
     OP_REQUIRES_OK(context, tables.Named(tables.engine->Reduce(*call, *routed->group, gradients, replies,
-                                                               FormatOf(runtime->gradient_dtype), outgoing)));
+                                                               FormatOf(sent_as), outgoing)));
     std::vector<float*> weight_grads;
     OP_REQUIRES_OK(context, AllocateWeightGradients(context, kFirstWeightGradient, routed->shape, weighted_,
                                                     &weight_grads));
@@ -96,7 +97,7 @@ tf::Status ReadArrived(tf::OpKernelContext* context, const std::vector<int64_t>&
     return tf::errors::InvalidArgument(context->op_kernel().type_string(),
                                        ": `served` is not the output of a SokGroupServe for these tables");
   }
-  return ReadInbox(context, served + 1, arrived->served->rank, &arrived->messages);
+  return ReadInbox(context, arrived->served->rank, &arrived->messages);
 }
 
 class GroupSumOp : public tf::OpKernel {
@@ -157,6 +158,61 @@ class GroupSumApplyGradientsOp : public tf::OpKernel {
 REGISTER_KERNEL_BUILDER(Name("SokGroupSumApplyGradients").Device(tf::DEVICE_CPU), GroupSumApplyGradientsOp);
 SOK_GPU_KERNEL(GroupSumApplyGradientsOp, "SokGroupSumApplyGradients", "handles", "served", "received_splits",
                "sent_splits", "hyper");
+
+// Copies tensors on the host: a program reads these gradients only if it changes them.
+class GroupJoinOp : public tf::OpKernel {
+ public:
+  explicit GroupJoinOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
+    int num_parts;
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_parts", &num_parts));
+    const int tables = num_tables();
+    OP_REQUIRES(construction, num_parts % tables == 0 && num_parts / tables <= kMaxParts,
+                tf::errors::InvalidArgument("SokGroupJoin: ", num_parts, " parts of ", tables, " tables"));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    tf::OpInputList indices;
+    tf::OpInputList values;
+    OP_REQUIRES_OK(context, context->input_list("part_indices", &indices));
+    OP_REQUIRES_OK(context, context->input_list("part_values", &values));
+    for (int t = 0; t < num_tables(); ++t) OP_REQUIRES_OK(context, Join(context, t, indices, values));
+  }
+
+ private:
+  int num_tables() const { return static_cast<int>(dims_.size()); }
+
+  tf::Status Join(tf::OpKernelContext* context, int t, const tf::OpInputList& indices,
+                  const tf::OpInputList& values) const {
+    int64_t rows = 0;
+    for (int part = t; part < indices.size(); part += num_tables()) {
+      rows += indices[part].NumElements();
+      if (values[part].NumElements() == indices[part].NumElements() * dims_[t]) continue;
+      return tf::errors::InvalidArgument("SokGroupJoin: gradients of shape ",
+                                         values[part].shape().DebugString(), " for ",
+                                         indices[part].NumElements(), " rows of dim ", dims_[t]);
+    }
+    tf::Tensor* all_indices = nullptr;
+    tf::Tensor* all_values = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(t, tf::TensorShape({rows}), &all_indices));
+    TF_RETURN_IF_ERROR(
+        context->allocate_output(num_tables() + t, tf::TensorShape({rows, dims_[t]}), &all_values));
+    int64_t* index = all_indices->flat<int64_t>().data();
+    float* value = all_values->flat<float>().data();
+    for (int part = t; part < indices.size(); part += num_tables()) {
+      const auto of_part = indices[part].flat<int64_t>();
+      const auto values_of_part = values[part].flat<float>();
+      const int64_t server = part / num_tables();
+      index = std::transform(of_part.data(), of_part.data() + of_part.size(), index,
+                             [&](int64_t reference) { return reference | server << kReferenceBits; });
+      value = std::copy_n(values_of_part.data(), values_of_part.size(), value);
+    }
+    return tf::Status();
+  }
+
+  std::vector<int64_t> dims_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokGroupJoin").Device(tf::DEVICE_CPU), GroupJoinOp);
 
 class DivideGradientsOp : public tf::OpKernel {
  public:

@@ -41,7 +41,7 @@ class GroupRouteOp : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     GroupTables tables;
-    OP_REQUIRES_OK(context, ReadTables(context, attributes_->dims, &tables));
+    OP_REQUIRES_OK(context, ReadTables(context, attributes_->dims, &tables, TableUse::kMessages));
     auto routed = std::make_shared<RoutedLookup>();
     routed->group = tables.engine->NewRoutedGroup();
     routed->rank = tables.options().rank;
@@ -101,8 +101,8 @@ class GroupServeOp : public tf::OpKernel {
     served->rank = tables.options().rank;
     served->dims = dims_;
     Inbox requests;
-    OP_REQUIRES_OK(context, ReadInbox(context, static_cast<int>(dims_.size()), served->rank, &requests));
-    OutgoingWords outgoing(context, served->rank);
+    OP_REQUIRES_OK(context, ReadInbox(context, served->rank, &requests));
+    OutgoingWords outgoing(context, requests.own());
     const TfEngineContext call(context);
     OP_REQUIRES_OK(context, tables.Named(tables.engine->Serve(*call, tables.tables, modes_, requests,
                                                               served->group.get(),
@@ -128,7 +128,7 @@ class GroupCombineOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     const int num_tables = static_cast<int>(dims_.size());
     GroupTables tables;
-    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables, TableUse::kMessages));
     const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(num_tables));
     OP_REQUIRES(context, routed != nullptr && &routed->group->engine() == tables.engine,
                 tf::errors::InvalidArgument(
@@ -139,7 +139,7 @@ class GroupCombineOp : public tf::OpKernel {
                 tf::errors::InvalidArgument("SokGroupCombine: ", context->num_outputs(), " outputs and ",
                                             num_tables, " tables do not fit the plan"));
     Inbox replies;
-    OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, routed->rank, &replies));
+    OP_REQUIRES_OK(context, ReadInbox(context, routed->rank, &replies));
     std::vector<OutputRows> outputs;
     // If this rank's inputs were wrong, there are no shapes, and the replies hold the error.
     if (!routed->shape.outputs.empty()) {

@@ -125,76 +125,146 @@ tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::strin
                                      construction->device_type().type_string());
 }
 
+// The attributes that all processes of a table have.
+struct TableAttributes {
+  TableOptions options;
+  tf::DataType key_dtype = tf::DT_INT64;
+  std::string engine;
+
+  tf::Status Read(tf::OpKernelConstruction* construction) {
+    std::string text;
+    TF_RETURN_IF_ERROR(construction->GetAttr("dim", &options.dim));
+    TF_RETURN_IF_ERROR(construction->GetAttr("capacity", &options.capacity));
+    TF_RETURN_IF_ERROR(construction->GetAttr("use_hashtable", &options.use_hashtable));
+    TF_RETURN_IF_ERROR(construction->GetAttr("key_dtype", &key_dtype));
+    TF_RETURN_IF_ERROR(construction->GetAttr("placement", &text));
+    TF_RETURN_IF_ERROR(PoliciesFromAttrs(construction, &options));
+    TF_RETURN_IF_ERROR(MemoryFromAttr(construction, &options.memory));
+    TF_RETURN_IF_ERROR(EngineNameFromAttr(construction, &engine));
+    options.key_dtype = tf::DataTypeString(key_dtype);
+    const StatusOr<Placement> placement = Placement::Parse(text);
+    if (!placement.ok()) {
+      return tf::errors::InvalidArgument("Embedding variable: ", placement.status().message());
+    }
+    options.placement = placement.value();
+    return tf::Status();
+  }
+
+  // Makes a table with `options`, which are these with more of them set.
+  tf::Status Make(tf::OpKernelContext* context, TableOptions options,
+                  std::shared_ptr<EngineTable>* table) const {
+    const StatusOr<Engine*> found = FindEngine(engine);
+    if (!found.ok()) {
+      return tf::errors::InvalidArgument("Embedding variable '", options.name,
+                                         "': ", found.status().message());
+    }
+    const TfEngineContext call(context);
+    StatusOr<std::shared_ptr<EngineTable>> made = found.value()->MakeTable(*call, std::move(options));
+    TF_RETURN_IF_ERROR(ToTf(made.status()));
+    *table = std::move(made.value());
+    return tf::Status();
+  }
+};
+
 class InitializeTableOp : public tf::OpKernel {
  public:
   explicit InitializeTableOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("dim", &options_.dim));
-    OP_REQUIRES_OK(construction, construction->GetAttr("capacity", &options_.capacity));
-    OP_REQUIRES_OK(construction, construction->GetAttr("use_hashtable", &options_.use_hashtable));
-    OP_REQUIRES_OK(construction, construction->GetAttr("key_dtype", &key_dtype_));
-    OP_REQUIRES_OK(construction, InitializerFromAttrs(construction, &options_.initializer));
-    OP_REQUIRES_OK(construction, PoliciesFromAttrs(construction, &options_));
+    OP_REQUIRES_OK(construction, attributes_.Read(construction));
+    OP_REQUIRES_OK(construction, InitializerFromAttrs(construction, &attributes_.options.initializer));
     OP_REQUIRES_OK(construction, construction->GetAttr("initializer_seed", &seed_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("placement", &placement_));
-    OP_REQUIRES_OK(construction, MemoryFromAttr(construction, &options_.memory));
+    OP_REQUIRES_OK(construction, construction->GetAttr("rank", &rank_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &ranks_));
     OP_REQUIRES_OK(construction, construction->GetAttr("keep_existing", &keep_existing_));
-    OP_REQUIRES_OK(construction, EngineNameFromAttr(construction, &engine_name_));
+    OP_REQUIRES(construction, ranks_ == 0 || rank_ < ranks_,
+                tf::errors::InvalidArgument("SokInitializeTable: rank ", rank_, " of ", ranks_, " ranks"));
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::ResourceHandle* handle = nullptr;
     OP_REQUIRES_OK(context, TableHandle(context, 0, &handle));
-    TableRef existing;
-    if (keep_existing_ && LookupTable(context, 0, &existing).ok()) return;
     const std::string& name = handle->name();
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(
         context,
         LookupRuntime(context, StrCat("The initializer of embedding variable '", name, "'"), &runtime));
-    TableOptions options = options_;
+    TableOptions options = attributes_.options;
     options.name = name;
-    options.rank = runtime->rank;
-    options.ranks = runtime->ranks;
-    options.key_dtype = tf::DataTypeString(key_dtype_);
-    const StatusOr<Placement> placement = Placement::Parse(placement_);
-    OP_REQUIRES(
-        context, placement.ok(),
-        tf::errors::InvalidArgument("Embedding variable '", name, "': ", placement.status().message()));
-    options.placement = placement.value();
+    options.rank = ranks_ > 0 ? rank_ : runtime->rank;
+    options.ranks = ranks_ > 0 ? ranks_ : runtime->ranks;
+    // A server's tables outlive the program that made them, and the next one may have other servers.
+    TableRef existing;
+    const bool keeps = keep_existing_ && (!LookupTable(context, 0, &existing).ok() ||
+                                          HoldTheSameKeys(existing.table->options(), options));
+    if (keeps && existing.table != nullptr) return;
     // Initial rows depend only on the session's seed, the initializer's seed, the variable's name and the
     // key.
     options.initializer.seed = Mix64(Mix64(runtime->seed ^ Mix64(static_cast<uint64_t>(seed_))) ^
                                      Fingerprint64(name.data(), name.size()));
     OP_REQUIRES_OK(context, TakeInitialRows(context, &options));
-    const StatusOr<Engine*> engine = FindEngine(engine_name_);
-    OP_REQUIRES(context, engine.ok(),
-                tf::errors::InvalidArgument("Embedding variable '", name, "': ", engine.status().message()));
-    const TfEngineContext call(context);
-    StatusOr<std::shared_ptr<EngineTable>> made = engine.value()->MakeTable(*call, std::move(options));
-    OP_REQUIRES_OK(context, ToTf(made.status()));
-    std::shared_ptr<EngineTable> table = std::move(made.value());
+    std::shared_ptr<EngineTable> table;
+    OP_REQUIRES_OK(context, attributes_.Make(context, std::move(options), &table));
 
     TableResource* resource = nullptr;
-    OP_REQUIRES_OK(context, tf::LookupOrCreateResource<TableResource>(
-                                context, *handle, &resource, [&](TableResource** created) {
-                                  *created = new TableResource(table, key_dtype_);
-                                  return tf::Status();
-                                }));
+    OP_REQUIRES_OK(
+        context,
+        tf::LookupOrCreateResource<TableResource>(context, *handle, &resource, [&](TableResource** created) {
+          *created = new TableResource(table, attributes_.key_dtype, runtime->gradient_dtype);
+          return tf::Status();
+        }));
     const tf::core::ScopedUnref unref(resource);
     // Another op may have made the table since this one looked for it, and others may have used it since.
-    if (!keep_existing_) resource->Replace(std::move(table));
+    if (!keeps) resource->Replace(std::move(table));
   }
 
  private:
-  TableOptions options_;
-  tf::DataType key_dtype_;
-  std::string placement_;
+  TableAttributes attributes_;
   int64_t seed_;
+  int rank_;
+  int ranks_;
   bool keep_existing_;
-  std::string engine_name_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
 SOK_GPU_KERNEL(InitializeTableOp, "SokInitializeTable", "handle", "initial_rows");
+
+class DescribeTableOp : public tf::OpKernel {
+ public:
+  explicit DescribeTableOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, attributes_.Read(construction));
+    OP_REQUIRES_OK(construction, construction->GetAttr("shared_name", &attributes_.options.name));
+    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &attributes_.options.ranks));
+    OP_REQUIRES_OK(construction, construction->GetAttr("gradient_dtype", &gradient_dtype_));
+    attributes_.options.rank = kNoRank;
+    const TableOptions& options = attributes_.options;
+    const std::string text = StrCat(Describe(options), " on ", options.ranks, " ranks, ",
+                                    tf::DataTypeString(gradient_dtype_), " gradients");
+    resource_name_ = StrCat(options.name, "/", Fingerprint64(text.data(), text.size()));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    const auto handle = tf::MakeResourceHandle<TableResource>(context, "sok_descriptions", resource_name_);
+    TableResource* resource = nullptr;
+    OP_REQUIRES_OK(
+        context,
+        tf::LookupOrCreateResource<TableResource>(context, handle, &resource, [&](TableResource** created) {
+          std::shared_ptr<EngineTable> table;
+          TF_RETURN_IF_ERROR(attributes_.Make(context, attributes_.options, &table));
+          *created = new TableResource(std::move(table), attributes_.key_dtype, gradient_dtype_);
+          return tf::Status();
+        }));
+    resource->Unref();
+    tf::Tensor* output = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &output));
+    output->scalar<tf::ResourceHandle>()() = handle;
+  }
+
+ private:
+  TableAttributes attributes_;
+  tf::DataType gradient_dtype_;
+  // Different for different descriptions: a worker's resources outlive the sessions that share them.
+  std::string resource_name_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokDescribeTable").Device(tf::DEVICE_CPU), DescribeTableOp);
+SOK_GPU_KERNEL(DescribeTableOp, "SokDescribeTable", "handle");
 
 class TableIsInitializedOp : public tf::OpKernel {
  public:

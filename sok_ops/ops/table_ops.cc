@@ -42,33 +42,39 @@ REGISTER_OP("SokTable")
     .SetShapeFn(shape::ScalarShape)
     .Doc("The handle of an embedding variable named `shared_name`.");
 
+// The attributes of a table that all processes have which use it.
+#define SOK_TABLE_ATTRIBUTES                                           \
+  Attr("dim: int >= 1")                                                \
+      .Attr("capacity: int >= 0 = 0")                                  \
+      .Attr("use_hashtable: bool = true")                              \
+      .Attr("key_dtype: {int32, int64, uint32} = DT_INT64")            \
+      .Attr("on_full: {'error', 'evict_lru', 'evict_lfu'} = 'error'")  \
+      .Attr("admission: {'none', 'counter', 'bloom'} = 'none'")        \
+      .Attr("filter_freq: int >= 0 = 0")                               \
+      .Attr("default_value: float = 0.0")                              \
+      .Attr("before_lookup: bool = false")                             \
+      .Attr("max_element_size: int >= 0 = 0")                          \
+      .Attr("false_positive_probability: float = 0.01")                \
+      .Attr("counter_bits: int = 64")                                  \
+      .Attr("eviction: {'none', 'global_step', 'l2_weight'} = 'none'") \
+      .Attr("steps_to_live: int >= 0 = 0")                             \
+      .Attr("l2_weight_threshold: float = 0.0")                        \
+      .Attr("placement: string = 'by_key'")                            \
+      .Attr("memory: {'device', 'host'} = 'device'")                   \
+      .Attr("engine: string = ''")
+
 REGISTER_OP("SokInitializeTable")
     .Input("handle: resource")
     .Input("initial_rows: num_initial_rows * float")
     .Attr("num_initial_rows: int >= 0 = 0")
-    .Attr("dim: int >= 1")
-    .Attr("capacity: int >= 0 = 0")
-    .Attr("use_hashtable: bool = true")
-    .Attr("key_dtype: {int32, int64, uint32} = DT_INT64")
+    .SOK_TABLE_ATTRIBUTES
     .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal', 'given'} = 'uniform'")
     .Attr("initializer_args: list(float) = [-0.05, 0.05]")
     .Attr("initializer_seed: int = 0")
     .Attr("initializer_rows: int >= 0 = 0")
-    .Attr("on_full: {'error', 'evict_lru', 'evict_lfu'} = 'error'")
-    .Attr("admission: {'none', 'counter', 'bloom'} = 'none'")
-    .Attr("filter_freq: int >= 0 = 0")
-    .Attr("default_value: float = 0.0")
-    .Attr("before_lookup: bool = false")
-    .Attr("max_element_size: int >= 0 = 0")
-    .Attr("false_positive_probability: float = 0.01")
-    .Attr("counter_bits: int = 64")
-    .Attr("eviction: {'none', 'global_step', 'l2_weight'} = 'none'")
-    .Attr("steps_to_live: int >= 0 = 0")
-    .Attr("l2_weight_threshold: float = 0.0")
-    .Attr("placement: string = 'by_key'")
-    .Attr("memory: {'device', 'host'} = 'device'")
     .Attr("keep_existing: bool = false")
-    .Attr("engine: string = ''")
+    .Attr("rank: int >= 0 = 0")
+    .Attr("ranks: int >= 0 = 0")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Makes the table of an embedding variable. Replaces an existing table, unless keep_existing.
@@ -76,10 +82,24 @@ capacity: the number of rows on this rank; 0: no limit.
 initial_rows: for the initializer 'given' one tensor [rows, dim], the initial rows that keys share; otherwise none.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
 initializer_rows: the number of initial rows that keys share, below 2^32; 0: each key has its own.
+rank, ranks: this process among those that hold the rows; ranks = 0: as the session's SokInit has it.
 on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.
 memory: where a device's engine keeps rows and slots.
 engine: the engine that makes the table, but not that of another kind of device; empty: that of the op's device.)");
+
+REGISTER_OP("SokDescribeTable")
+    .SOK_TABLE_ATTRIBUTES.Attr("shared_name: string")
+    .Attr("ranks: int >= 1")
+    .Attr("gradient_dtype: {float, half, bfloat16} = DT_FLOAT")
+    .Output("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc(
+        R"(Describes the table of an embedding variable named `shared_name` whose rows are on `ranks` servers.
+gradient_dtype: what gradients of rows are sent as.
+handle: an input of the ops that send and receive messages: SokGroupRoute, SokGroupCombine and SokGroupReduce. There
+  are no rows behind it. The other attributes are those of SokInitializeTable.)");
 
 REGISTER_OP("SokTableIsInitialized")
     .Input("handle: resource")
