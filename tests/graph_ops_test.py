@@ -73,15 +73,17 @@ def test_ops_over_ranks_hand_on_what_exchanges_bring(layouts, over_ranks):
     assert served["sent_splits"] is graph_ops.outputs_of(route)["splits"]
     combined, reduced = graph_ops.inputs_of(combine), graph_ops.inputs_of(reduce)
     assert combined["plan"] is graph_ops.outputs_of(route)["plan"]
-    assert combined["served"] is graph_ops.outputs_of(serve)["served"]
-    for name in ("plan", "received", "received_splits", "sent", "sent_splits"):
+    (of_serve,) = combined["served"]
+    assert of_serve is graph_ops.outputs_of(serve)["served"]
+    for name in ("plan", "received_splits", "sent", "sent_splits"):
         assert reduced[name] is combined[name]
+    assert are_same(reduced["received"], combined["received"])
     assert len(combined["weights"]) == sum("weights" in layout for layout in layouts)
     summed = graph_ops.inputs_of(total)
     assert list(summed) == ["handles", "served", "received", "received_splits", "sent", "sent_splits"]
     for op in (serve, combine, reduce, total):
         assert are_same(graph_ops.handles_of(op), graph_ops.handles_of(route))
-    assert summed["served"] is combined["served"]
+    assert summed["served"] is of_serve
     assert summed["sent"] is graph_ops.outputs_of(reduce)["words"]
 
 

@@ -16,6 +16,7 @@ import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit import compat, native
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(4)
@@ -365,9 +366,7 @@ def _raw_update(**changed):
     }
     if "SokGroupSum" in by_type:
         gradient = by_type["SokGroupSum"]
-        names = ("served", "received", "received_splits", "sent", "sent_splits")
-        arguments.update(zip_equal(names, gradient.inputs[3:]), divisor=2)
-        arguments["handles"] = list(gradient.inputs[:3])
+        arguments.update(graph_ops.inputs_of(gradient), divisor=2)
         make = native.ops.sok_group_sum_apply_gradients
     else:
         gradient = by_type["SokGroupLookupGrad"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import native
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.saver import IncrementalCheckpointHook
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder, tables_of_graph
+from sparse_operation_kit.tables import table_parts
 
 
 class IncrementalSaver(tf.compat.v1.train.Saver):
@@ -55,7 +55,7 @@ class IncrementalSaver(tf.compat.v1.train.Saver):
         super().build()
         tables = tables_of_graph()
         if tables:
-            self._track_changes = native.ops.sok_track_changes([table.handle for table in tables])
+            self._track_changes = table_parts.track_changes(tables)
 
     def incremental_save(
         self,

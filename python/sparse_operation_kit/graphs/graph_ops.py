@@ -31,6 +31,7 @@ GROUP_SERVE = "SokGroupServe"
 GROUP_COMBINE = "SokGroupCombine"
 GROUP_REDUCE = "SokGroupReduce"
 GROUP_SUM = "SokGroupSum"
+GROUP_JOIN = "SokGroupJoin"
 GROUP_SUM_APPLY_GRADIENTS = "SokGroupSumApplyGradients"
 DIVIDE_GRADIENTS = "SokDivideGradients"
 EXCHANGE = "SokExchange"
@@ -47,9 +48,9 @@ _PREFIX = "Sok"
 # Ops that need no rows of the tables whose handles they take.
 _ROUTE_OR_MERGE = (GROUP_LOOKUP_AHEAD, GROUP_ROUTE)
 # Ops with the outputs `indices` and `values`: for each table distinct row numbers, and each row's gradient.
-_GIVE_GRADIENTS = (GROUP_LOOKUP_GRAD, GROUP_SUM)
+_GIVE_GRADIENTS = (GROUP_LOOKUP_GRAD, GROUP_SUM, GROUP_JOIN)
 # Ops without handle inputs. The op that produces the named input has them, or is listed here too.
-_LEAD_TO_HANDLES = {DIVIDE_GRADIENTS: "values"}
+_LEAD_TO_HANDLES = {DIVIDE_GRADIENTS: "values", GROUP_JOIN: "plan"}
 
 # TensorFlow op types, each with the reason why it is listed.
 _PASS_HANDLES_ON = {
@@ -173,6 +174,9 @@ def in_order_of_inputs(op: tf.Operation, gradients: Mapping[str, Sequence[Any]])
 
 def handles_of(op: tf.Operation) -> list[tf.Tensor]:
     """Returns the table handles that a group's op takes, in the group's order; [] for other ops."""
+    op = operation(op)
+    while op.type in _LEAD_TO_HANDLES:
+        op = inputs_of(op)[_LEAD_TO_HANDLES[op.type]].op
     return inputs_of(op).get("handles", []) if is_of_library(op) else []
 
 
@@ -207,9 +211,6 @@ def table_of(handle: tf.Tensor) -> tf.Operation:
 
 def table_names(op: tf.Operation) -> list[str]:
     """Returns the sorted names of a group's tables, given any of its ops; [] if they are unknown."""
-    op = operation(op)
-    while op.type in _LEAD_TO_HANDLES:
-        op = inputs_of(op)[_LEAD_TO_HANDLES[op.type]].op
     return sorted(table_of(handle).name for handle in handles_of(op))
 
 
@@ -302,6 +303,14 @@ class GroupGradient:
         return self.op.type == GROUP_SUM
 
     @property
+    def of_servers(self) -> list[GroupGradient]:
+        """The gradients on each parameter server that the op joins; without servers this one alone."""
+        if self.op.type != GROUP_JOIN:
+            return [self]
+        ops = dict.fromkeys(indices.op for indices in inputs_of(self.op)["part_indices"])
+        return [GroupGradient(op, self.divisor) for op in ops]
+
+    @property
     def lookup(self) -> tf.Tensor:
         """The lookup's output for its gradient. Once it is computed, the lookup has read its rows."""
         return inputs_of(self.op)["served" if self.is_over_ranks else "plan"]
@@ -346,8 +355,8 @@ def untouched_gradient(gradient: tf.IndexedSlices, handle: tf.Tensor) -> tuple[G
     return (group, table) if is_of_table else None
 
 
-def lookup_behind(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, int] | None:
-    """Returns a lookup's output for its gradient, and the table's position in the lookup's group.
+def lookups_behind(gradient: tf.IndexedSlices) -> tuple[list[tf.Tensor], int] | None:
+    """Returns a lookup's output for its gradient on each server, and the table's position in its group.
 
     None if `gradient`, of a table, is not the gradient of one lookup's group. Its values may have been
     changed, for example clipped.
@@ -355,7 +364,8 @@ def lookup_behind(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, int] | None:
     indices, _ = _before_gates(gradient.indices)
     if indices.op.type not in _GIVE_GRADIENTS or output_name(indices)[0] != "indices":
         return None
-    return GroupGradient(indices.op, 1).lookup, output_name(indices)[1]
+    lookups = [group.lookup for group in GroupGradient(indices.op, 1).of_servers]
+    return lookups, output_name(indices)[1]
 
 
 def names_each_row_once(indices: tf.Tensor) -> bool:
@@ -420,6 +430,11 @@ def ops_needed_by(ops: Sequence[tf.Operation]) -> Iterator[tf.Operation]:
             if source not in seen:
                 seen.add(source)
                 pending.append(source)
+
+
+def handles_needed_by(op: tf.Operation) -> list[tf.Tensor]:
+    """Returns the handles of the rows of tables that an op depends on, by inputs and control inputs."""
+    return [outputs_of(needed)["handle"] for needed in ops_needed_by([op]) if needed.type == TABLE]
 
 
 def nodes_of_branches(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:

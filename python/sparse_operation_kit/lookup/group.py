@@ -232,13 +232,14 @@ def lookup_group(
         "positive_weights_only": [lookup.positive_weights_only for lookup in lookups],
         "placed": [lookup.is_placed for lookup in lookups],
     }
-    if communicator().size == 1 and not _looks_ahead.get():
+    is_sharded = communicator().size > 1 or bool(tables[0].servers.devices)
+    if not is_sharded and not _looks_ahead.get():
         return list(native.ops.sok_group_lookup(**arguments, name=name).outputs)
-    if communicator().size == 1:
+    if not is_sharded:
         outputs = _look_up_in_two(arguments, name)
     else:
         modes = [_exchange([lookup for lookup in lookups if lookup.variable is table]) for table in tables]
-        outputs = sharded.look_up(arguments, modes, [table.m_var_name for table in tables], name)
+        outputs = sharded.look_up(arguments, modes, tables, name)
     for shape, output in zip(shapes, outputs):
         output.set_shape(shape)
     return outputs

@@ -1,4 +1,4 @@
-"""Lookups in tables that are sharded over ranks: one op for each step, with an exchange between them.
+"""Lookups in tables that are sharded over ranks or servers: one op for each step, with an exchange between.
 
     ids -> SokGroupRoute -> exchange -> SokGroupServe -> exchange -> SokGroupCombine -> outputs
     gradients -> SokGroupReduce -> exchange -> SokGroupSum -> gradients of this rank's rows
@@ -7,12 +7,17 @@ If an optimizer gets these gradients unchanged, or averaged over ranks, its op S
 replaces SokGroupSum (see `optimizers/step_ops.py`).
 
 Every rank runs every op in every step, even if it has no ids.
+
+On parameter servers an exchange is edges of the graph, one tensor from the worker to each server or back:
+
+    ids -> SokGroupRoute -> SokGroupServe on each server -> SokGroupCombine -> outputs
+    gradients -> SokGroupReduce -> SokGroupSum on each server -> SokGroupJoin -> gradients of all rows
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -26,24 +31,33 @@ from sparse_operation_kit.lookup.gradient_graph import (
 )
 from sparse_operation_kit.ranks import exchange_names
 from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import table_parts
+from sparse_operation_kit.tables.table_device import on_device, on_host_of
+
+if TYPE_CHECKING:
+    from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
 def look_up(
-    arguments: dict[str, Any], exchange: Sequence[str], table_names: Sequence[str], name: str | None
+    arguments: dict[str, Any], exchange: Sequence[str], tables: Sequence[EmbeddingVariable], name: str | None
 ) -> list[tf.Tensor]:
     """Adds the ops of a group lookup to the graph.
 
     Args:
       arguments: The arguments of `sok_group_lookup`.
       exchange: "rows" or "sums" for each table.
-      table_names: The tables' names, in the order of the handles.
+      tables: The tables, in the order of the handles.
       name: The name scope of the ops.
 
     Returns:
       One float32 tensor for each output, of unknown shape.
     """
+    if tables[0].servers.devices:
+        with tf.name_scope(name or graph_ops.GROUP_LOOKUP), on_device(tables[0].handle.device):
+            return _look_up_on_servers(arguments, exchange, tables)
     handles, dims = arguments["handles"], arguments["dims"]
-    exchange_name = exchange_names.unique_name(f"lookup of {exchange_names.list_of(table_names)}")
+    names = exchange_names.list_of([table.m_var_name for table in tables])
+    exchange_name = exchange_names.unique_name(f"lookup of {names}")
     with tf.name_scope(name or graph_ops.GROUP_LOOKUP):
         routed = native.ops.sok_group_route(**arguments, exchange=exchange)
         requests = _exchange(routed.words, routed.splits, f"{exchange_name}: ids")
@@ -53,7 +67,7 @@ def look_up(
             handles=handles,
             plan=routed.plan,
             **replies,
-            served=served.served,
+            served=[served.served],
             weights=arguments["weights"],
             num_outputs=arguments["num_outputs"],
             dims=dims,
@@ -68,7 +82,44 @@ def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> dict[str, tf.Te
     The words end with this rank's message to itself, which is not exchanged.
     """
     received, received_splits = communicator().exchange(words, splits, name, beside=words.op)
-    return {"received": received, "received_splits": received_splits, "sent": words, "sent_splits": splits}
+    return {"received": [received], "received_splits": received_splits, "sent": words, "sent_splits": splits}
+
+
+def _look_up_on_servers(
+    arguments: dict[str, Any], exchange: Sequence[str], tables: Sequence[EmbeddingVariable]
+) -> list[tf.Tensor]:
+    dims = arguments["dims"]
+    routed = native.ops.sok_group_route(**arguments, exchange=exchange)
+    parts = table_parts.by_process(tables, "looked up in one group")
+    replies = []
+    for handles, request in zip(parts, tf.split(routed.words, routed.splits, num=len(parts))):
+        with on_device(handles[0].device):
+            served = native.ops.sok_group_serve(
+                handles=handles, **_arrived([request]), dims=dims, exchange=exchange
+            )
+            replies.append(served.words)
+    return native.ops.sok_group_combine(
+        handles=arguments["handles"],
+        plan=routed.plan,
+        **_arrived(replies),
+        served=[],
+        weights=arguments["weights"],
+        num_outputs=arguments["num_outputs"],
+        dims=dims,
+        weighted=arguments["weighted"],
+        exchange_name="",
+    )
+
+
+def _arrived(messages: Sequence[tf.Tensor]) -> dict[str, Any]:
+    """Returns messages from other processes, by the names of an op's inputs. Nothing is sent to oneself."""
+    none = tf.constant([], tf.int32)
+    return {
+        "received": list(messages),
+        "received_splits": none,
+        "sent": tf.constant([], tf.int64),
+        "sent_splits": none,
+    }
 
 
 def _here(tensor: tf.Tensor) -> tf.Tensor:
@@ -83,31 +134,71 @@ def _group_combine_gradient(
     check_gradient_graph(op)
     dims = op.get_attr("dims")
     inputs = graph_ops.inputs_of(op)
+    if not inputs["served"]:
+        return _gradients_on_servers(graph_ops.operation(op), gradients)
     exchange_name = exchange_names.unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
     # An error on any rank ends the lookup on all ranks. Then no rank may start the next exchange.
     with tf.control_dependencies([_here(graph_ops.outputs_of(op)["outputs"][0])]):
-        reduced = native.ops.sok_group_reduce(
-            handles=inputs["handles"],
-            plan=inputs["plan"],
-            received=inputs["received"],
-            received_splits=inputs["received_splits"],
-            sent=inputs["sent"],
-            sent_splits=inputs["sent_splits"],
-            gradients=graph_ops.gradients_of_outputs(op, gradients)["outputs"],
-            num_weights=op.get_attr("num_weights"),
-            dims=dims,
-            weighted=op.get_attr("weighted"),
-        )
+        reduced = _reduced(op, gradients)
     arrived = _exchange(reduced.words, reduced.splits, exchange_name)
     summed = native.ops.sok_group_sum(
-        handles=inputs["handles"], served=inputs["served"], **arrived, dims=dims
+        handles=inputs["handles"], served=inputs["served"][0], **arrived, dims=dims
     )
     return graph_ops.in_order_of_inputs(
         op, {"handles": table_slices(summed), "weights": reduced.weight_gradients}
     )
 
 
-for _op in (graph_ops.GROUP_REDUCE, graph_ops.GROUP_SUM, graph_ops.DIVIDE_GRADIENTS):
+def _reduced(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Any:
+    """Adds the op that sums the gradients of a lookup's outputs by the rows that it requested."""
+    inputs = graph_ops.inputs_of(op)
+    return native.ops.sok_group_reduce(
+        handles=inputs["handles"],
+        plan=inputs["plan"],
+        received=inputs["received"],
+        received_splits=inputs["received_splits"],
+        sent=inputs["sent"],
+        sent_splits=inputs["sent_splits"],
+        gradients=graph_ops.gradients_of_outputs(op, gradients)["outputs"],
+        num_weights=op.get_attr("num_weights"),
+        dims=op.get_attr("dims"),
+        weighted=op.get_attr("weighted"),
+    )
+
+
+def _gradients_on_servers(
+    op: tf.Operation, gradients: Sequence[tf.Tensor]
+) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    dims = op.get_attr("dims")
+    inputs = graph_ops.inputs_of(op)
+    with on_device(op.device):
+        reduced = _reduced(op, gradients)
+        messages = tf.split(reduced.words, reduced.splits, num=len(inputs["received"]))
+    summed = []
+    for reply, message in zip(inputs["received"], messages):
+        with on_device(reply.device):
+            summed.append(
+                native.ops.sok_group_sum(
+                    handles=graph_ops.handles_of(reply.op),
+                    served=_here(graph_ops.outputs_of(reply.op)["served"]),
+                    **_arrived([message]),
+                    dims=dims,
+                )
+            )
+    with on_host_of(inputs["plan"]):
+        joined = native.ops.sok_group_join(
+            plan=inputs["plan"],
+            part_indices=[indices for part in summed for indices in part.indices],
+            part_values=[values for part in summed for values in part.values],
+            num_tables=len(dims),
+            dims=dims,
+        )
+    return graph_ops.in_order_of_inputs(
+        op, {"handles": table_slices(joined), "weights": reduced.weight_gradients}
+    )
+
+
+for _op in (graph_ops.GROUP_REDUCE, graph_ops.GROUP_SUM, graph_ops.GROUP_JOIN, graph_ops.DIVIDE_GRADIENTS):
     ops.RegisterGradient(_op)(refuse_second_derivative)
 for _op in (graph_ops.GROUP_ROUTE, graph_ops.GROUP_SERVE, graph_ops.GROUP_SUM_APPLY_GRADIENTS):
     ops.NotDifferentiable(_op)

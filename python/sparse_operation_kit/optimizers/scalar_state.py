@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any
 
 import tensorflow as tf
+
+from sparse_operation_kit.graphs import graph_keys
+from sparse_operation_kit.tables.table_device import beside_rows
 
 
 def scalar_state(
@@ -20,7 +24,8 @@ def scalar_state(
         graph = tf.compat.v1.get_default_graph()
         variable = optimizer._get_non_slot_variable(name, graph=graph)
         if variable is None:
-            with graph.name_scope(None):
+            tables = [one for one in graph_keys.embedding_variables(graph) if one.servers.devices]
+            with graph.name_scope(None), beside_rows(tables) if tables else contextlib.nullcontext():
                 variable = tf.compat.v1.Variable(
                     initial_value,
                     dtype=dtype,

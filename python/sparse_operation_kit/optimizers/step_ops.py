@@ -25,7 +25,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.graphs.graph_ops import GroupGradient
 from sparse_operation_kit.optimizers.table_update import apply_to_table
-from sparse_operation_kit.tables import row_policies
+from sparse_operation_kit.tables import row_policies, table_parts
 
 _fuses = contextvars.ContextVar("sok_fuses_updates", default=True)
 
@@ -90,19 +90,31 @@ class StepOps:
 
 
 def _updated(group: GroupGradient, rule: str, steps: Sequence[_TableStep]) -> tf.Operation:
-    """Returns the op that sums the gradients of a group and trains some of its tables."""
-    step_is_set = row_policies.tell_global_step([step.variable for step in steps], after=[group.lookup])
-    arguments = {
-        **graph_ops.inputs_of(group.op),
-        "hyper": [step.hyper for step in steps],
-        "dims": group.op.get_attr("dims"),
-        "trained": [step.table for step in steps],
-        "optimizer": rule,
-    }
-    with tf.control_dependencies([*_awaited(group), *step_is_set]):
-        if group.is_over_ranks:
-            return native.ops.sok_group_sum_apply_gradients(**arguments, divisor=group.divisor)
-        return native.ops.sok_group_lookup_apply_gradients(**arguments)
+    """Returns the op that sums the gradients of a group and trains some of its tables, on each server one."""
+    of_servers = group.of_servers
+    step_is_set = row_policies.tell_global_step(
+        [step.variable for step in steps], after=[one.lookup for one in of_servers]
+    )
+    hyper: Any = [step.hyper for step in steps]
+    if group.op is not of_servers[0].op:
+        hyper = tf.stack(hyper)  # one tensor to each server
+    updates = []
+    for one in of_servers:
+        with table_parts.beside(one.handles[0], steps[0].variable):
+            arguments = {
+                **graph_ops.inputs_of(one.op),
+                "hyper": tf.unstack(hyper, len(steps)) if tf.is_tensor(hyper) else hyper,
+                "dims": one.op.get_attr("dims"),
+                "trained": [step.table for step in steps],
+                "optimizer": rule,
+            }
+            with tf.control_dependencies([*_awaited(one), *step_is_set]):
+                if one.is_over_ranks:
+                    update = native.ops.sok_group_sum_apply_gradients(**arguments, divisor=one.divisor)
+                else:
+                    update = native.ops.sok_group_lookup_apply_gradients(**arguments)
+        updates.append(update)
+    return table_parts.all_of(updates)
 
 
 def _awaited(group: GroupGradient) -> list[tf.Operation]:

@@ -11,8 +11,11 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.tables import row_policies
+from sparse_operation_kit.tables import row_policies, table_parts
+from sparse_operation_kit.tables.table_device import on_device
 
+# Above these bits of a row number in a gradient is the number of the table's part: cc/table/row_reference.h.
+_REFERENCE_BITS = 53
 _OWNER_ATTRIBUTE = "_sok_optimizer_and_rule"
 
 
@@ -77,28 +80,56 @@ def apply_to_table(
             f"The gradient of embedding variable '{variable.m_var_name}' is {gradient.values.dtype.name},"
             f" not {variable.dtype.base_dtype.name}"
         )
-    with tf.control_dependencies(row_policies.tell_global_step([variable], after=[gradient.indices])):
-        return native.ops.sok_apply_gradients(
-            handle=variable.handle,
-            indices=tf.cast(gradient.indices, tf.int64),
-            values=gradient.values,
-            hyper=hyper,
-            optimizer=rule,
-            indices_unique=graph_ops.names_each_row_once(gradient.indices),
+    told = row_policies.tell_global_step([variable], after=[gradient.indices])
+    steps = []
+    for handle, indices, values in _by_process(variable, gradient):
+        with table_parts.beside(handle, variable), tf.control_dependencies(told):
+            step = native.ops.sok_apply_gradients(
+                handle=handle,
+                indices=indices,
+                values=values,
+                hyper=hyper,
+                optimizer=rule,
+                indices_unique=graph_ops.names_each_row_once(gradient.indices),
+            )
+        steps.append(step)
+    return table_parts.all_of(steps)
+
+
+def _by_process(
+    variable: tf.Variable, gradient: tf.IndexedSlices
+) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    """Returns, for each process with rows, the handle there, references to rows there and their gradients."""
+    indices = tf.cast(gradient.indices, tf.int64)
+    count = len(variable.servers.devices)
+    if not count:
+        return [(variable.handle, indices, gradient.values)]
+    with on_device(gradient.values.device):
+        servers = tf.cast(tf.bitwise.right_shift(indices, _REFERENCE_BITS), tf.int32)
+        references = tf.bitwise.bitwise_and(indices, (1 << _REFERENCE_BITS) - 1)
+        return list(
+            zip(
+                variable.handles,
+                tf.dynamic_partition(references, servers, count),
+                tf.dynamic_partition(gradient.values, servers, count),
+            )
         )
 
 
 def has_rows(gradient: tf.IndexedSlices) -> tf.Tensor:
-    """Returns whether a table's gradient has a row on this rank, a scalar bool tensor.
+    """Returns whether a table's gradient has a row on this rank or any server, a scalar bool tensor.
 
     The gradient of a lookup is not computed for this.
     """
-    lookup = graph_ops.lookup_behind(gradient)
-    if lookup is None:
+    found = graph_ops.lookups_behind(gradient)
+    if found is None:
         return tf.size(gradient.indices, out_type=tf.int64) > 0
-    state, table = lookup
-    with tf.compat.v1.get_default_graph().colocate_with(state.op):
-        return native.ops.sok_trained_rows(state, table=table) > 0
+    lookups, table = found
+    rows = []
+    for lookup in lookups:
+        with tf.compat.v1.get_default_graph().colocate_with(lookup.op):
+            rows.append(native.ops.sok_trained_rows(lookup, table=table))
+    return tf.add_n(rows) > 0
 
 
 def check_gradient(variable: tf.Variable, gradient: Any) -> None:

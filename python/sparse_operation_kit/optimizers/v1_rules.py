@@ -14,7 +14,7 @@ import tensorflow as tf
 from sparse_operation_kit import compat
 from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer, of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
-from sparse_operation_kit.tables.table_device import on_host
+from sparse_operation_kit.tables.table_device import beside_rows
 
 _train = tf.compat.v1.train
 
@@ -97,7 +97,7 @@ def create_beta_powers(optimizer: _train.AdamOptimizer, variables: Sequence[tf.V
     first = min(variables, key=lambda variable: variable.name)
     for name, beta in (("beta1_power", optimizer._beta1), ("beta2_power", optimizer._beta2)):
         if (name, first.graph) not in optimizer._non_slot_dict:
-            with on_host(first):
+            with beside_rows([first]):
                 power = tf.compat.v1.Variable(beta, trainable=False, name=name, use_resource=True)
             optimizer._non_slot_dict[name, first.graph] = power
 

@@ -7,7 +7,7 @@ import dataclasses
 import numbers
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -52,12 +52,16 @@ class _GraphState:
       arguments: The words that `status` sends to the ranks.
       makers: Ops that create tables; an Init that is added later makes them wait for it.
       imported: The constant with the words, if `status` came with a MetaGraph.
+      devices: Those of parameter servers that hold tables.
+      describers: Ops that describe tables on servers, and have the dtype of gradients.
     """
 
     status: tf.Tensor | None = None
     arguments: list[int] = dataclasses.field(default_factory=list)
     makers: list[tf.Operation] = dataclasses.field(default_factory=list)
     imported: tf.Operation | None = None
+    devices: list[str] = dataclasses.field(default_factory=list)
+    describers: list[tf.Operation] = dataclasses.field(default_factory=list)
 
 
 def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
@@ -155,16 +159,32 @@ def ready_graph() -> None:
 
 
 @contextlib.contextmanager
-def making_table() -> Iterator[list[tf.Operation]]:
+def making_table(servers: Sequence[str] = ()) -> Iterator[list[tf.Operation]]:
     """Returns a context for creating ops that need the graph's Init; the caller appends them to its list.
 
-    Running such an op runs Init first, also if Init is added to the graph later.
+    Running such an op runs Init first, also if Init is added to the graph later, and with it the Init of the
+    devices `servers`, parameter servers on which ops need it.
     """
     state = _state_of(tf.compat.v1.get_default_graph())
+    new = [device for device in servers if device not in state.devices]
+    state.devices += new
+    if state.status is not None:
+        state.status = _with_servers(state.status, state.arguments, new)
     made: list[tf.Operation] = []
     with tf.control_dependencies([] if state.status is None else [state.status]):
         yield made
     state.makers += made
+
+
+def gradient_dtype(describer: tf.Operation | None = None) -> tf.DType:
+    """Returns the dtype in which the default graph's gradients are sent, as far as Init has been called.
+
+    A later Init sets the attribute `gradient_dtype` of the `describer`.
+    """
+    state = _state_of(tf.compat.v1.get_default_graph())
+    if describer is not None:
+        state.describers.append(describer)
+    return tf.as_dtype(state.arguments[2]) if state.arguments else tf.float32
 
 
 def adopt(maker: tf.Operation) -> None:
@@ -221,10 +241,26 @@ def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
     # all ranks notice if the arguments differ.
     with tf.device("/device:CPU:0"):
         status = _unless_it_has_run(words, [] if state.status is None else [state.status])
+    status = _with_servers(status, words, state.devices)
+    dtype = tf.compat.v1.AttrValue(type=configuration.gradient_dtype.as_datatype_enum)
+    for describer in state.describers:
+        describer._set_attr("gradient_dtype", dtype)
     for maker in state.makers:
         maker._add_control_input(status.op)
     state.status, state.arguments = status, words
     return status
+
+
+def _with_servers(status: tf.Tensor, words: list[int], devices: Sequence[str]) -> tf.Tensor:
+    """Returns `status` after Init has run on the devices of parameter servers, too."""
+    if not devices:
+        return status
+    on_servers = []
+    for device in devices:
+        with tf.control_dependencies(None), tf.device(None), tf.device(device):
+            on_servers.append(_unless_it_has_run(words, []))
+    with tf.control_dependencies(on_servers), tf.device(None), tf.device(status.device):
+        return tf.identity(status, name="SokInitWithServers")
 
 
 def _unless_it_has_run(words: list[int], after: list[tf.Tensor]) -> tf.Tensor:

@@ -29,12 +29,12 @@ class Saver:
 
         Every rank must run it. Ranks write their rows into the same files, so all must see the directory.
         """
-        handle = _checked(embedding_variable).handle
-        counts = communicator().allgather(
-            native.ops.sok_table_statistics([handle])[0, :1], f"rows of {embedding_variable.m_var_name}"
+        rows = _checked(embedding_variable).of_parts(
+            lambda handle: native.ops.sok_table_statistics([handle])[0, :1]
         )
+        counts = communicator().allgather(tf.concat(rows, 0), f"rows of {embedding_variable.m_var_name}")
 
-        def run_stage(stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def run_stage(handle: tf.Tensor, stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return native.ops.sok_dump_stage(handle, filepath, counts, proceed, stage=stage)
 
         return _run_stages(embedding_variable, ("begin", "write", "publish"), run_stage)
@@ -58,9 +58,9 @@ class Saver:
           name: The `<name>` of the files, if it differs from the variable's `m_var_name`. The original SOK
             calls the tables of a graph `EmbeddingVariable`, `EmbeddingVariable_1` and so on.
         """
-        handle = _checked(embedding_variable).handle
+        _checked(embedding_variable)
 
-        def run_stage(stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def run_stage(handle: tf.Tensor, stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return native.ops.sok_restore_stage(handle, filepath, proceed, stage=stage, file_name=name or "")
 
         return _run_stages(embedding_variable, ("check", "restore"), run_stage)
@@ -87,7 +87,9 @@ class Saver:
                 f"[n, {embedding_variable.dim}], not {values.shape}"
             )
         keys = tf.range(tf.shape(values, out_type=tf.int64)[0], dtype=tf.int64)
-        return native.ops.sok_table_assign(embedding_variable.handle, keys, values)
+        return embedding_variable.on_all_parts(
+            lambda handle: native.ops.sok_table_assign(handle, keys, values)
+        )
 
 
 # In the original SOK the class is `saver.Saver.Saver`. Here `saver.Saver` is the class itself.
@@ -97,12 +99,13 @@ Saver.Saver = Saver  # type: ignore[attr-defined]
 def _run_stages(
     variable: EmbeddingVariable,
     names: Sequence[str],
-    run_stage: Callable[[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+    run_stage: Callable[[tf.Tensor, str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
 ) -> tf.Tensor:
     """Runs the stages, each after all ranks have finished the previous one, and raises errors at the end."""
     stages = Stages(f"Raw files of embedding variable '{variable.m_var_name}'")
     for name in names:
-        stages.add(*run_stage(name, stages.proceed), name)
+        proceed = stages.proceed
+        stages.add(variable.of_parts(lambda handle: run_stage(handle, name, proceed)), name)  # noqa: B023
     return stages.raise_failures()
 
 

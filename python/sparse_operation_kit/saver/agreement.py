@@ -39,20 +39,21 @@ class Stages:
         self._failures: list[tf.Tensor] = []
 
     def add(
-        self, code: tf.Tensor, message: tf.Tensor, stage: str, words: Sequence[tf.Tensor] = ()
+        self, results: Sequence[tuple[tf.Tensor, tf.Tensor]], stage: str, words: Sequence[tf.Tensor] = ()
     ) -> tf.Tensor:
         """Adds a stage, after which all ranks know whether one has failed.
 
         Args:
-          code: the stage's error code on this rank, an int32 scalar; 0 for success.
-          message: the stage's error message on this rank, a string scalar.
+          results: the stage's error code and message, an int32 and a string scalar, on this rank, or on each
+            parameter server; the code is 0 for success.
           stage: the stage's name, the same on all ranks.
           words: k int64 scalars to send to all ranks.
 
         Returns:
           The words of all ranks, int64 `[ranks, k]`.
         """
-        failed = tf.not_equal(code, 0)
+        failures_here = [tf.not_equal(code, 0) for code, _ in results]
+        failed = failures_here[0] if len(results) == 1 else tf.reduce_any(tf.stack(failures_here))
         if communicator().size == 1:
             # Savers add stages for each table, so these are as few ops as possible.
             any_failed, failures = failed, tf.expand_dims(tf.cast(failed, tf.int32), 0)
@@ -62,8 +63,8 @@ class Stages:
             failures, words_of_all = tf.cast(of_all[:, 0], tf.int32), of_all[:, 1:]
             any_failed = tf.reduce_any(tf.not_equal(failures, 0))
         self.proceed = tf.logical_and(self.proceed, tf.logical_not(any_failed))
-        self._codes.append(code)
-        self._messages.append(message)
+        self._codes += [code for code, _ in results]
+        self._messages += [message for _, message in results]
         self._failures.append(failures)
         return words_of_all
 

@@ -20,8 +20,8 @@ from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver.agreement import Stages
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
+from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.tables.table_device import check_same_device
 
 
 def add_load_ops(
@@ -45,20 +45,25 @@ def add_load_ops(
       A tensor that raises unless all tables were restored on all ranks, and before anything changes unless
       all of them can be.
     """
-    check_same_device(tables, "restored by one Saver")
-    handles = [table.handle for table in tables]
+    processes = table_parts.by_process(tables, "restored by one Saver")
     what = f"Restoring a checkpoint of {list_of([table.m_var_name for table in tables])}"
     made = [table.make_if_missing() for table in tables]
+    checks, loads = Stages(what), Stages(what)
     with tf.control_dependencies([*made, *after]):
-        checked = native.ops.sok_check_checkpoint(
-            handles, prefix, names=list(names), optimizer_state=optimizer_state
+        checked = table_parts.on_each(
+            processes,
+            tables[0],
+            lambda handles: native.ops.sok_check_checkpoint(
+                handles, prefix, names=list(names), optimizer_state=optimizer_state
+            ),
         )
-    checks = Stages(what)
-    checks.add(checked.code, checked.message, "check (every rank restores)")
+    checks.add([(one.code, one.message) for one in checked], "check (every rank restores)")
     with tf.control_dependencies([checks.raise_failures()]):
-        loads = Stages(what)
-        loaded = native.ops.sok_load_checkpoint(handles, checked.checked)
-        loads.add(loaded.code, loaded.message, "load")
+        states = iter([one.checked for one in checked])
+        loaded = table_parts.on_each(
+            processes, tables[0], lambda handles: native.ops.sok_load_checkpoint(handles, next(states))
+        )
+        loads.add([(one.code, one.message) for one in loaded], "load")
         return loads.raise_failures()
 
 

@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import errno
 import inspect
+import itertools
 import numbers
 import os
 import weakref
@@ -32,9 +33,8 @@ from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver import old_checkpoints, retention
 from sparse_operation_kit.saver.agreement import Stages, agree
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
-from sparse_operation_kit.tables import row_policies
+from sparse_operation_kit.tables import row_policies, table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.tables.table_device import check_same_device
 
 # A hint in the error message of a rank that waits for other ranks to save.
 _HINT = "every rank saves: give all of them the same checkpoint_dir and hooks"
@@ -137,6 +137,7 @@ def add_ops(
     )
     of_all = {id(one): one.of_all_ranks() for one in sorted(shared, key=lambda one: one.name)}
     known = communicator()
+    shards = len(variables[0].servers.devices) or known.size
     if known.rank == 0:
         with tf.control_dependencies([written]):
             others = tf.identity(others)
@@ -144,7 +145,7 @@ def add_ops(
         done = written if saved_others is None else saved_others
         with tf.control_dependencies([done]), tf.device("/device:CPU:0"):
             committed = native.ops.sok_commit_checkpoint(
-                prefix, save_id, ranks=known.size, with_others=saved_others is not None
+                prefix, save_id, ranks=shards, with_others=saved_others is not None
             )
         with tf.control_dependencies([committed]):
             saved = tf.identity(prefix)
@@ -169,43 +170,60 @@ def _add_stages(
     what: str,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the save's id, the prefix for other variables, and a tensor that raises if a rank failed."""
-    check_same_device([variable_of(table) for table in tables], "saved by one Saver")
-    handles = [variable_of(table).handle for table in tables]
+    variables = [variable_of(table) for table in tables]
+    processes = table_parts.by_process(variables, "saved by one Saver")
     names = [name_of(table) for table in tables]
     stages = Stages(what)
     save_id = tf.constant(0, tf.int64)
     refused = tf.not_equal(refusal[0], tf.errors.OK)
     # The age of rows is computed with the global step at the time of the save.
-    told = row_policies.tell_global_step([variable_of(table) for table in tables])
-    for stage in ("begin", "write"):
+    told = row_policies.tell_global_step(variables)
+    proceed = tf.logical_not(refused)
+
+    def run(stage: str) -> list[Any]:
+        # Only the first one's name counts: see `names_of_ops`.
+        op_names = itertools.chain([f"{stage}_tables"], itertools.repeat(f"{stage}_on_server"))
         with tf.control_dependencies(told):
-            result = native.ops.sok_checkpoint_stage(
-                handles,
-                prefix,
-                save_id,
-                counted_by,
-                tf.logical_not(refused) if stage == "begin" else stages.proceed,
-                stage=stage,
-                incremental=incremental,
-                names=names,
-                name=f"{stage}_tables",
+            return table_parts.on_each(
+                processes,
+                variables[0],
+                lambda handles: native.ops.sok_checkpoint_stage(
+                    handles,
+                    prefix,
+                    save_id,
+                    counted_by,
+                    proceed,
+                    stage=stage,
+                    incremental=incremental,
+                    names=names,
+                    name=next(op_names),
+                ),
             )
-        if stage == "begin":
-            code = tf.where(refused, refusal[0], result.code)
-            message = tf.where(refused, refusal[1], result.message)
-            save_id = stages.add(code, message, f"{stage} ({_HINT})", [result.save_id])[0, 0]
-        else:
-            stages.add(result.code, result.message, stage)
-    return save_id, result.others, stages.raise_failures()
+
+    begun = run("begin")
+    results = [
+        (tf.where(refused, refusal[0], one.code), tf.where(refused, refusal[1], one.message)) for one in begun
+    ]
+    save_id = stages.add(results, f"begin ({_HINT})", [begun[0].save_id])[0, 0]
+    proceed = stages.proceed
+    written = run("write")
+    stages.add([(one.code, one.message) for one in written], "write")
+    return save_id, written[0].others, stages.raise_failures()
 
 
 def _add_ending(variables: Sequence[EmbeddingVariable], what: str) -> None:
     succeeded = tf.compat.v1.placeholder(tf.bool, [], name=_SUCCEEDED)
     of_all = agree(tf.cast(succeeded, tf.int64)[tf.newaxis], f"{what}: end")
     of_all = tf.identity(of_all[:, 0], name=_OF_ALL)
-    native.ops.sok_end_checkpoint(
-        [variable.handle for variable in variables], tf.equal(of_all[0], 1), name=_END
+    processes = table_parts.by_process(variables, what)
+    succeeded = tf.equal(of_all[0], 1)
+    if len(processes) == 1 and not variables[0].servers.devices:
+        native.ops.sok_end_checkpoint(processes[0], succeeded, name=_END)
+        return
+    ends = table_parts.on_each(
+        processes, variables[0], lambda handles: native.ops.sok_end_checkpoint(handles, succeeded)
     )
+    table_parts.all_of(ends, _END)
 
 
 def has_tables(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> bool:
@@ -216,7 +234,7 @@ def has_tables(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> bool:
 def handles_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph) -> set[str]:
     """Returns the names of the handles of the tables that a Saver saves."""
     ending = _ending_of(saver, graph)
-    return set() if ending is None else {one.name for one in ending.end.inputs if one.dtype == tf.resource}
+    return set() if ending is None else {handle.name for handle in graph_ops.handles_needed_by(ending.end)}
 
 
 def last_saved(graph: tf.Graph) -> str | None:
@@ -244,7 +262,8 @@ def names_of_ops(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> tup
     except KeyError:
         return None
     for op in users:
-        if op.type == graph_ops.CHECKPOINT_STAGE and op.get_attr("stage") == b"begin":
+        is_stage = op.type == graph_ops.CHECKPOINT_STAGE and op.name.startswith(scope + _BEGIN)
+        if is_stage and op.get_attr("stage") == b"begin":
             return scope, op.name[len(scope + _BEGIN) :]
     return None
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import compat, native
+from sparse_operation_kit import compat
 from sparse_operation_kit.compat.internals import saver as tf_saver
 from sparse_operation_kit.saver import agreed_timer, checkpoint_save
+from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
@@ -107,7 +108,7 @@ class _Saves(tf.compat.v1.train.CheckpointSaverHook):
         )
         # Checkpoints of earlier sessions in this directory may build on those in the directory of others.
         checkpoint_save.note_use(tf.compat.v1.get_default_graph(), self._save_path)
-        self._track_changes = native.ops.sok_track_changes([table.handle for table in tables])
+        self._track_changes = table_parts.track_changes(tables)
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
         del coord

@@ -52,14 +52,14 @@ def warn(saver: tf.compat.v1.train.Saver, session: Any, save_path: Any) -> None:
         return
     settled = _settled.setdefault(session, set())
     settled |= checkpoint_save.handles_of(saver, graph)
-    left = {one.m_var_name: one for one in tables if one.handle.name not in settled}
+    left = {one.m_var_name: one for one in tables if one.handles[0].name not in settled}
     elsewhere = _of_other_savers(saver, graph)
     left = {name: one for name, one in left.items() if name not in elsewhere and not _is_filled(one)}
     if not left:
         return
     prefix = os.fsdecode(save_path)
     found = left.keys() & _tables_of(prefix)
-    settled |= {left[name].handle.name for name in found}
+    settled |= {left[name].handles[0].name for name in found}
     _warn(
         prefix,
         found,
@@ -124,6 +124,6 @@ def _of_other_savers(saver: tf.compat.v1.train.Saver, graph: tf.Graph) -> set[st
 
 def _is_filled(table: EmbeddingVariable) -> bool:
     """Whether the program has ops that give the table rows of another source."""
-    return table.initializer.type != graph_ops.INITIALIZE_TABLE or any(
-        op.type in _FILLS for op in table.handle.consumers()
+    return not table.begins_empty or any(
+        op.type in _FILLS for handle in table.handles for op in handle.consumers()
     )

@@ -23,9 +23,16 @@ from sparse_operation_kit.compat.internals import (
 from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks import initialize
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.tables import initializers, key_statistics, row_assignment, row_lookup, row_policies
+from sparse_operation_kit.tables import (
+    initializers,
+    key_statistics,
+    row_assignment,
+    row_lookup,
+    row_policies,
+    table_parts,
+)
 from sparse_operation_kit.tables.initializers import given_rows
-from sparse_operation_kit.tables.table_device import place_table
+from sparse_operation_kit.tables.table_device import Servers, on_device, place_table, servers_of_program
 
 # The same limit as in cc/table.
 MAX_DIM = 2**28
@@ -139,32 +146,35 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self._keeps_frequency = admission is not None or on_full == "evict_lfu"
         option, initial_rows, given = self._initial_rows(initializer)
         self.constant_initial_value = _constant(initial_rows, option, admission)
+        self.servers = self._servers()
         shape = self._table_shape()
-        handle = self._make_handle(name, shape)
+        definition = dict(
+            dim=self.dim,
+            capacity=capacity or 0,
+            use_hashtable=self.use_hashtable,
+            key_dtype=self.key_dtype,
+            placement=self._placement,
+            memory=memory,
+            **row_policies.policy_attributes(
+                on_full, admission, eviction, option.default_value_no_permission
+            ),
+        )
+        handle = self._make_handle(name, shape, definition)
         with tf.name_scope(self.m_var_name + "/"):
             self._given_rows = given
             self._make_table = functools.partial(
                 native.ops.sok_initialize_table,
-                handle,
-                dim=self.dim,
-                capacity=capacity or 0,
-                use_hashtable=self.use_hashtable,
-                key_dtype=self.key_dtype,
                 initializer=initial_rows.kind,
                 initializer_args=list(initial_rows.args),
                 initializer_seed=initial_rows.seed,
                 initializer_rows=option.rows if self.row_arithmetic else 0,
-                placement=self._placement,
-                memory=memory,
-                **row_policies.policy_attributes(
-                    on_full, admission, eviction, option.default_value_no_permission
-                ),
+                **definition,
             )
-            with initialize.making_table() as made:
-                initializer_op = self._make_table(self._initial_rows_on_host(), name="Initializer")
-                made.append(initializer_op)
-            self._initializer_inputs = tuple(initializer_op.control_inputs)
-            is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
+            initializer_op = self._make_parts("Initializer")
+            # The same for all parts. Without servers the op makes the table itself.
+            (makes, *_) = initializer_op.control_inputs if self._parts else [initializer_op]
+            self._initializer_inputs = tuple(makes.control_inputs)
+            is_initialized = self.is_initialized("IsInitialized")
         self._become_variable(trainable, shape, handle, initializer_op, is_initialized)
         collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, graph_keys.TABLES]
         if trainable:
@@ -200,25 +210,51 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def _num_keys(self) -> int:
         """The number of keys of a variable without a hash table, over all ranks."""
-        return int(self.capacity or 0) * communicator().size
+        return int(self.capacity or 0) * self._processes()
+
+    def _processes(self) -> int:
+        """The number of processes that have rows of the table."""
+        return len(self.servers.devices) or communicator().size
 
     def _table_shape(self) -> tf.TensorShape:
         """The shape over all ranks."""
         if self.capacity is None:
             return tf.TensorShape([None, self.dim])
-        rows = int(self.capacity) * communicator().size
+        rows = int(self.capacity) * self._processes()
         if rows * self.dim * tf.float32.size >= 2**63:
             raise ValueError(
                 f"Embedding variable '{self.m_var_name}': capacity {self.capacity} on each of "
-                f"{communicator().size} ranks, with rows of {self.dim} floats, is more than 2^63 bytes"
+                f"{self._processes()} ranks, with rows of {self.dim} floats, is more than 2^63 bytes"
             )
         return tf.TensorShape([rows, self.dim])
 
-    def _make_handle(self, name: str, shape: tf.TensorShape) -> tf.Tensor:
+    def _servers(self) -> Servers:
+        servers = servers_of_program(self.m_var_name)
+        if servers.devices and (self._placement != "by_key" or communicator().size > 1):
+            raise ValueError(
+                f"Embedding variable '{self.m_var_name}': a {type(self).__name__} on {communicator().size} "
+                "ranks cannot be on parameter servers, which hold tables by key for workers that are no ranks"
+            )
+        return servers
+
+    def _make_handle(self, name: str, shape: tf.TensorShape, definition: dict[str, Any]) -> tf.Tensor:
+        self._parts = table_parts.parts_on_servers(self.m_var_name, self.servers.devices)
         # Without control dependencies: every step runs the handle's op, and must not run those again.
         with tf.control_dependencies(None):
-            handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
+            if self._parts:
+                with on_device(self.servers.worker):
+                    handle = native.ops.sok_describe_table(
+                        shared_name=self.m_var_name,
+                        ranks=len(self._parts),
+                        gradient_dtype=initialize.gradient_dtype(),
+                        name=name,
+                        **definition,
+                    )
+                initialize.gradient_dtype(handle.op)
+            else:
+                handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
         place_table(handle.op, self.m_var_name)
+        self._handle = handle
         # Without handle data, tf.while_loop would assume that the variable has no gradient.
         set_handle_data(handle, shape, tf.float32)
         return handle
@@ -232,6 +268,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         is_initialized: tf.Tensor,
     ) -> None:
         """Makes this object a variable for TensorFlow."""
+        self._made_empty = initializer_op
         resource_variable_ops.BaseResourceVariable.__init__(
             self,
             trainable=trainable,
@@ -250,6 +287,11 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         replacements.reach_new_modules(Part.SAVERS)
 
     @property
+    def handles(self) -> list[tf.Tensor]:
+        """The handles of the rows: one on each parameter server; without servers the variable's own."""
+        return [part.handle for part in self._parts] or [self.handle]
+
+    @property
     def evicts_by_step(self) -> bool:
         """Whether a save evicts rows by their age in steps."""
         return isinstance(self._eviction, row_policies.GlobalStepEvict) and bool(self._eviction.steps_to_live)
@@ -265,13 +307,12 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         return _OwnDevice(self.handle.device)
 
     def size(self, name: str | None = None) -> tf.Tensor:
-        """Returns the number of rows on this rank, a scalar int64 tensor."""
-        return native.ops.sok_table_size(self.handle, name=name)
+        """Returns the number of rows on this rank or on all servers, a scalar int64 tensor."""
+        return self._sum_of_parts(native.ops.sok_table_size, name)
 
     def total_count(self, name: str | None = None) -> tf.Tensor:
         """Returns an int64 tensor `[size(), dim]`, the shape of the rows on this rank. DeepRec's name."""
-        rows = native.ops.sok_table_size(self.handle)
-        return tf.stack([rows, tf.constant(self.dim, tf.int64)], name=name)
+        return tf.stack([self.size(), tf.constant(self.dim, tf.int64)], name=name)
 
     def get_dynamic_shape(self, name: str | None = None) -> tf.Tensor:
         """Returns what `total_count` returns, under DeepRec's newer name."""
@@ -344,7 +385,10 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 "always there"
             )
         keys = tf.reshape(tf.convert_to_tensor(keys, self.key_dtype), [-1])
-        return native.ops.sok_table_evict(self.handle, tf.cast(keys, tf.int64), name=name)
+        keys = tf.cast(keys, tf.int64)
+        return self._sum_of_parts(
+            lambda handle, name: native.ops.sok_table_evict(handle, keys, name=name), name
+        )
 
     def assign_rows(self, keys: Any, rows: Any, name: str | None = None) -> tf.Tensor:
         """Sets the rows of keys, for example to pretrained ones; a key without a row gets one.
@@ -378,7 +422,28 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def is_initialized(self, name: str | None = None) -> tf.Tensor:
         """Returns whether the initializer or a restore has run, a scalar bool tensor."""
-        return native.ops.sok_table_is_initialized(self.handle, name=name)
+        check = native.ops.sok_table_is_initialized
+        if not self._parts:
+            return check(self.handle, name=name)
+        with on_device(self.servers.worker):
+            return tf.reduce_all(tf.stack(self.of_parts(check)), name=name)
+
+    def of_parts(self, make: Callable[[tf.Tensor], Any]) -> list[Any]:
+        """Returns what `make` returns for the handle of each part, whose ops are on its device."""
+        return table_parts.on_each([[handle] for handle in self.handles], self, lambda one: make(one[0]))
+
+    def on_all_parts(self, make: Callable[[tf.Tensor], tf.Tensor], name: str | None = None) -> tf.Tensor:
+        """Returns what `make` returns for the handle; with parts b'OK', after it has run for all of them."""
+        if not self._parts:
+            return make(self.handle)
+        with on_device(self.servers.worker), tf.control_dependencies(self.of_parts(make)):
+            return tf.constant("OK", name=name)
+
+    def _sum_of_parts(self, make: Callable[..., tf.Tensor], name: str | None) -> tf.Tensor:
+        if not self._parts:
+            return make(self.handle, name=name)
+        with on_device(self.servers.worker):
+            return tf.add_n(self.of_parts(lambda handle: make(handle, name=None)), name=name)
 
     def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
         """Returns the rows of the keys `indices`, which have any shape; a key without a row gets one.
@@ -397,10 +462,19 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def keys_and_rows(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the `(keys, rows)` on this rank: `[n]` of `key_dtype` and float32 `[n, dim]`.
 
-        They are in the order of the row numbers. Differentiating them raises TypeError.
+        They are in the order of the row numbers; on parameter servers those of all parts, one after another.
+        Differentiating them raises TypeError.
         """
-        exported = native.ops.sok_table_export(self.handle, dim=self.dim, name=name)
-        return tf.cast(exported.keys, self.key_dtype), exported.values
+        found = self.of_parts(
+            lambda handle: native.ops.sok_table_export(
+                handle, dim=self.dim, name=None if self._parts else name
+            )
+        )
+        if self._parts:
+            with on_device(self.servers.worker):
+                keys = tf.concat([one.keys for one in found], 0)
+                return tf.cast(keys, self.key_dtype), tf.concat([one.values for one in found], 0, name=name)
+        return tf.cast(found[0].keys, self.key_dtype), found[0].values
 
     def read_value(self) -> tf.Tensor:
         """Returns the rows as one tensor.
@@ -494,7 +568,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     __int__ = __long__ = __float__ = __complex__ = _refuse_python_value
 
     def __iter__(self) -> Any:
-        """Raises TypeError: a table is no sequence of rows."""
+        """Iterates over the parts on parameter servers. Raises TypeError without: a table is no sequence."""
+        if self._parts:
+            return iter(self._parts)
         self._refuse("cannot be iterated over; keys_and_rows() returns its keys and rows")
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -548,10 +624,29 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def make_if_missing(self) -> tf.Operation:
         """Returns an op that creates the empty table if the initializer has not run."""
-        with tf.control_dependencies(self._initializer_inputs), initialize.making_table() as made:
+        with tf.control_dependencies(self._initializer_inputs):
+            return self._make_parts("MakeTable", keep_existing=True)
+
+    def _make_parts(self, name: str, **arguments: Any) -> tf.Operation:
+        """Returns an op that makes the table, or its part on each server."""
+        devices = self.servers.devices
+        with initialize.making_table(devices) as made:
             rows = self._initial_rows_on_host()
-            made.append(self._make_table(rows, keep_existing=True, name="MakeTable"))
-        return made[0]
+            if not devices:
+                made.append(self._make_table(self.handle, rows, name=name, **arguments))
+                return made[0]
+            for rank, part in enumerate(self._parts):
+                with on_device(part.device):
+                    made.append(
+                        self._make_table(part.handle, rows, rank=rank, ranks=len(devices), **arguments)
+                    )
+        with on_device(self.servers.worker):
+            return table_parts.all_of(made, name)
+
+    @property
+    def begins_empty(self) -> bool:
+        """Whether the op that initializes the variable makes an empty table."""
+        return self._initializer_op is self._made_empty
 
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
         """Sets the op that initializes the variable."""

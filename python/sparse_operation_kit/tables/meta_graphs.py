@@ -29,7 +29,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.get_embedding_variable import InParts
-from sparse_operation_kit.tables.table_device import place_table
+from sparse_operation_kit.tables.table_device import Servers, place_table
 
 _META_GRAPH = "tensorflow.python.framework.meta_graph"
 
@@ -48,7 +48,7 @@ def to_proto(variable: EmbeddingVariable, export_scope: str | None = None) -> wr
     if export_scope and not variable.handle.name.startswith(export_scope):
         return None
     description = {
-        "kind": type(variable).__name__,
+        "kind": type(variable).__name__ + (" on parameter servers" if variable.servers.devices else ""),
         "variable": ops.strip_name_scope(variable.handle.op.name, export_scope),
         "initializer": ops.strip_name_scope(variable.initializer.name, export_scope),
         "is_initialized": ops.strip_name_scope(variable._is_initialized_op.op.name, export_scope),
@@ -163,7 +163,8 @@ def _variable(
     variable.constant_initial_value = _constant(attributes)
     given = inputs_of(initializer_op)["initial_rows"]
     variable._given_rows = (lambda: given[0]) if given else None
-    variable._make_table = functools.partial(native.ops.sok_initialize_table, handle, **attributes)
+    variable._make_table = functools.partial(native.ops.sok_initialize_table, **attributes)
+    variable.servers, variable._parts = Servers(), []
     variable._initializer_inputs = tuple(initializer_op.control_inputs)
     initialize.adopt(initializer_op)
     _own_table(handle.op, name)

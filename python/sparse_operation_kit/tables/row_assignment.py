@@ -32,7 +32,7 @@ def assign_rows(variable: Any, keys: Any, rows: Any, name: str | None = None) ->
             f"{keys.shape} and {rows.shape}"
         )
     if communicator().size == 1:
-        return native.ops.sok_table_assign(variable.handle, tf.cast(keys, tf.int64), rows, name=name)
+        return _assigned(variable, tf.cast(keys, tf.int64), rows, name)
     what = exchange_names.unique_name(f"assigned rows of '{variable.m_var_name}'")
     with tf.control_dependencies([_checked_on_all_ranks(who, variable, keys, rows, what)]):
         keys, rows = tf.identity(keys), tf.identity(rows)
@@ -57,7 +57,13 @@ def assign_rows_of_all_ranks(
     rows_of_all = gather(rows, f"{what}: rows")
     distinct, positions = tf.unique(of_all)
     first = tf.math.unsorted_segment_min(tf.range(tf.size(of_all)), positions, tf.size(distinct))
-    return native.ops.sok_table_assign(variable.handle, distinct, tf.gather(rows_of_all, first), name=name)
+    return _assigned(variable, distinct, tf.gather(rows_of_all, first), name)
+
+
+def _assigned(variable: Any, keys: tf.Tensor, rows: tf.Tensor, name: str | None) -> tf.Tensor:
+    return variable.on_all_parts(
+        lambda handle: native.ops.sok_table_assign(handle, keys, rows, name=name), name
+    )
 
 
 def _checked_on_all_ranks(who: str, variable: Any, keys: tf.Tensor, rows: tf.Tensor, what: str) -> tf.Tensor:

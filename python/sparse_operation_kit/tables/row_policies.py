@@ -230,7 +230,8 @@ def tell_global_step(variables: Iterable[Any], after: Iterable[tf.Tensor] = ()) 
         either step.
 
     Returns:
-      One op for each such table; none if the graph has no global step, so that tables count their own steps.
+      The ops, one for each process that has rows of such a table. None if the graph has no global step, so
+      that tables count their own steps.
     """
     aging = [variable for variable in variables if variable.evicts_by_step]
     step = tf.compat.v1.train.get_global_step() if aging else None
@@ -238,4 +239,5 @@ def tell_global_step(variables: Iterable[Any], after: Iterable[tf.Tensor] = ()) 
         return []
     with tf.name_scope("global_step_of_tables"), tf.control_dependencies(after):
         value = tf.cast(step if tf.is_tensor(step) else step.read_value(), tf.int64)
-        return [native.ops.sok_table_set_global_step(variable.handle, value) for variable in aging]
+        tell = native.ops.sok_table_set_global_step
+        return [op for table in aging for op in table.of_parts(lambda handle: tell(handle, value))]

@@ -3,6 +3,9 @@
 TensorFlow places the ops of a table together. Without a device of the program's own it takes the GPU if there
 is one and the op library has kernels for GPUs. The environment variable `SOK_DEVICE`, "cpu" or "gpu", chooses
 for such tables. With several ranks each rank does so for itself: ranks may be on different devices.
+
+In a program with parameter servers a table is in parts on all of them, and its ops on the worker run where
+other ops of the worker do.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import kernels, node_def_pb2
 from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.ranks.communicator import is_alone
 
 if TYPE_CHECKING:
     from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -72,24 +76,75 @@ def table_device() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def _parameter_servers(device: str) -> str | None:
-    """Returns the parameter servers, in words, of a program that makes a table on `device`; None without any.
+class Servers(NamedTuple):
+    """The parameter servers of a program.
 
-    Either the table's device tells, or a device function of `replica_device_setter`, which Estimator uses
-    too, or the environment variable `TF_CONFIG`. An evaluator has no part in the cluster.
+    Attributes:
+      devices: The device of part p of each table, by p. Empty without parameter servers.
+      worker: The device of the worker that builds the graph, where tables are described.
     """
-    if tf.DeviceSpec.from_string(device).job == "ps":
-        return device
-    for function in tf.compat.v1.get_default_graph()._device_functions_outer_to_inner:
-        servers = getattr(getattr(function, "__self__", None), "_ps_tasks", 0)
-        if servers:
-            return f"the {servers} of replica_device_setter"
+
+    devices: tuple[str, ...] = ()
+    worker: str = ""
+
+
+def servers_of_program(name: str) -> Servers:
+    """Returns the parameter servers that hold a table which is made here.
+
+    They are those of the `replica_device_setter` whose scope this is; Estimator makes models in one too. In a
+    scope of `tf.device("/job:ps/...")` without one, they are those of `TF_CONFIG`.
+
+    Args:
+      name: The variable's name, for errors.
+
+    Raises:
+      ValueError: There are parameter servers, but the program does not make the table on them, so that each
+        worker would train one of its own; or it does, and does not say how many they are.
+    """
+    if is_alone():
+        return Servers()
+    here = _current_device()
+    is_on_servers = tf.DeviceSpec.from_string(here).job == "ps"
+    functions = tf.compat.v1.get_default_graph()._device_functions_outer_to_inner
+    setters: list[Any] = [getattr(function, "__self__", None) for function in reversed(functions)]
+    for setter in setters:
+        count = getattr(setter, "_ps_tasks", 0)
+        if count:
+            worker = setter._worker_device if is_on_servers else here
+            return Servers(_server_devices(setter._ps_device, count), _text_of(worker))
+    count = _servers_of_config()
+    if is_on_servers and count:
+        return Servers(_server_devices("/job:ps", count))
+    if is_on_servers or count:
+        where = here if is_on_servers else f"the {count} of TF_CONFIG"
+        raise ValueError(
+            f"Embedding variable '{name}': with parameter servers ({where}) a table is made in the scope of "
+            "tf.compat.v1.train.replica_device_setter, which says how many they are, as Estimator's models "
+            "are; without it each worker would train a table of its own"
+        )
+    return Servers()
+
+
+def _server_devices(servers: Any, count: int) -> tuple[str, ...]:
+    """Returns the devices of the tables on `count` servers: their CPUs, unless the program says otherwise."""
+    device = tf.DeviceSpec.from_string(_text_of(servers) or "/job:ps")
+    if device.device_type is None:
+        device = device.replace(device_type="CPU", device_index=0)
+    return tuple(device.replace(task=task).to_string() for task in range(count))
+
+
+def _text_of(device: Any) -> str:
+    return device if isinstance(device, str) else "" if device is None else device.to_string()
+
+
+def _servers_of_config() -> int:
+    """Returns the number of parameter servers in `TF_CONFIG`. An evaluator has no part in the cluster."""
     try:
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
         count, task = len(config.get("cluster", {}).get("ps", ())), config.get("task", {}).get("type")
     except (ValueError, AttributeError, TypeError):
-        return None  # TensorFlow reports it
-    return f"the {count} of TF_CONFIG" if count and task != "evaluator" else None
+        return 0  # TensorFlow reports it
+    return 0 if task == "evaluator" else count
 
 
 def place_table(table: tf.Operation, name: str) -> None:
@@ -101,16 +156,9 @@ def place_table(table: tf.Operation, name: str) -> None:
 
     Raises:
       ValueError: `SOK_DEVICE` is neither "cpu" nor "gpu", or it is "gpu", but the op library has no kernels
-        for GPUs; or the program has parameter servers, so that each worker would train a table of its own.
+        for GPUs.
     """
     who = f"Embedding variable '{name}'"
-    servers = _parameter_servers(table.device)
-    if servers is not None:
-        raise ValueError(
-            f"{who}: tables cannot be used with parameter servers ({servers}), because each worker would "
-            "train a table of its own. Several processes train one table as ranks: start them with "
-            "horovodrun or mpirun, without a ClusterSpec"
-        )
     setting = os.environ.get(_VARIABLE, "")
     if setting and setting not in _TYPES:
         raise ValueError(f"{who}: {_VARIABLE} must be 'cpu' or 'gpu', not {setting!r}")
@@ -133,12 +181,17 @@ def may_be_on_gpu(table: EmbeddingVariable) -> bool:
 
 
 @contextlib.contextmanager
-def on_host_of(tensor: tf.Tensor) -> Iterator[None]:
+def on_device(device: str) -> Iterator[None]:
+    """A scope for ops on a device, whatever else the program has said about their place."""
+    graph = tf.compat.v1.get_default_graph()
+    with graph.colocate_with(None, ignore_existing=True), tf.device(None), tf.device(device):
+        yield
+
+
+def on_host_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[None]:
     """A scope for ops on the CPU of the job and task that a tensor of a graph is placed on."""
     place = tf.DeviceSpec.from_string(tensor.device or "").replace(device_type="CPU", device_index=0)
-    graph = tf.compat.v1.get_default_graph()
-    with graph.colocate_with(None, ignore_existing=True), tf.device(place.to_string()):
-        yield
+    return on_device(place.to_string())
 
 
 def on_host(table: EmbeddingVariable) -> contextlib.AbstractContextManager[None]:
@@ -148,6 +201,12 @@ def on_host(table: EmbeddingVariable) -> contextlib.AbstractContextManager[None]
     their results are copied to the host.
     """
     return on_host_of(table.handle)
+
+
+def beside_rows(tables: Sequence[EmbeddingVariable]) -> contextlib.AbstractContextManager[None]:
+    """A scope for variables that steps on the tables read: with servers on the first, for all workers."""
+    devices = next((table.servers.devices for table in tables if table.servers.devices), ())
+    return on_device(devices[0]) if devices else on_host(tables[0])
 
 
 def host_input(table: EmbeddingVariable, value: Any) -> tf.Tensor:
@@ -184,6 +243,12 @@ def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:
       tables: The tables.
       what: What cannot be done with them, a participle: "looked up in one group".
     """
+    for table in tables:
+        if table.servers != tables[0].servers:
+            raise ValueError(
+                f"Embedding variables '{tables[0].m_var_name}' and '{table.m_var_name}' cannot be {what}: "
+                f"their parts are on {_in_words(tables[0])} and on {_in_words(table)}"
+            )
     placed = [table for table in tables if _device_type(table.handle.device)]
     for table in placed:
         if _differ(table.handle.device, placed[0].handle.device):
@@ -191,3 +256,7 @@ def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:
                 f"Embedding variables '{placed[0].m_var_name}' and '{table.m_var_name}' cannot be {what}: "
                 f"one is on {placed[0].handle.device}, the other on {table.handle.device}"
             )
+
+
+def _in_words(table: EmbeddingVariable) -> str:
+    return ", ".join(table.servers.devices) or "one process"

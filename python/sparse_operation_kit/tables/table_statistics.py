@@ -90,6 +90,11 @@ def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
     """Returns int64 [tables, 6]: the integers of `TableStatistics` in its order, summed over all ranks."""
     known = communicator()
     check_same_device(tables, "described by one op")
+    if tables[0].servers.devices:
+        raise ValueError(
+            f"Embedding variable '{tables[0].m_var_name}' is on parameter servers, which do not count "
+            "workers' ids: statistics are of one process or of ranks. size() counts the rows on all servers"
+        )
     numbers = native.ops.sok_table_statistics([table.handle for table in tables])
     if known.size == 1:
         return numbers
