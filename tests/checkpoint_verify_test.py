@@ -1,5 +1,9 @@
-"""Verifying checkpoints: what is missing, wrong or damaged is found, and any damage in random places."""
+"""Verifying checkpoints: what is missing, wrong or damaged is found, and any damage in random places.
 
+SOK_TEST_CORRUPTIONS sets the number of these places.
+"""
+
+import os
 import shutil
 
 import numpy as np
@@ -19,6 +23,8 @@ from sparse_operation_kit.checkpoint import (
     verify,
 )
 from sparse_operation_kit.checkpoint.cli import main
+
+CORRUPTIONS = int(os.environ.get("SOK_TEST_CORRUPTIONS", "250"))
 
 
 def shard(keys, **arrays):
@@ -250,7 +256,7 @@ def damage(draw, target, theirs):
     return bytes(changed) != data and not (how == "grow" and ".data-" in path.name)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=CORRUPTIONS, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_corruptions(chain, tmp_path_factory, data):
     ours, theirs = chain

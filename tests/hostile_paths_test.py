@@ -130,7 +130,7 @@ def _put(kind, place):
     elif kind == "pipe":
         os.mkfifo(place)
     else:
-        place.symlink_to("nowhere")
+        place.symlink_to({"link": "nowhere", "device": "/dev/zero"}[kind])
 
 
 @pytest.mark.parametrize("kind", ["file", "pipe", "link"])
@@ -144,13 +144,44 @@ def test_something_else_where_a_folder_should_be(model, tmp_path, kind):
         session.run(dump, {folder: str(place / "raw")})
 
 
-@pytest.mark.parametrize("kind", ["file", "pipe", "link"])
-@pytest.mark.parametrize("name", ["model.sok", "model.sok-index", "model.data-00000-of-00002"])
+@pytest.mark.parametrize("kind", ["file", "pipe", "link", "device"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model.sok", "model.sok-index", "model.data-00000-of-00002"),
+        *("model-7.index", "model-7.sok-index", "model.sok-0123456789abcdef.part-0.index"),
+    ],
+)
 def test_something_else_beside_a_checkpoint(model, tmp_path, kind, name):
     """Nothing reads, follows or waits for what only looks like a part of a checkpoint."""
     session, _, saver, *_ = model
     _put(kind, tmp_path / "a" / name)
     saver.restore(session, saver.save(session, str(tmp_path / "a" / "model")))
+
+
+# TensorFlow takes a prefix with "*", "?", "[" or a backslash for a pattern.
+@pytest.mark.parametrize(
+    "base", ["..model", "-1", "~", "'", "$(touch x)", "-rf", "größe", " ", "\x1b]0;\n\u202e"]
+)
+def test_prefixes_of_any_characters(model, tmp_path, base):
+    session, _, saver, *_ = model
+    prefix = saver.save(session, f"{tmp_path}/{base}", write_state=False, write_meta_graph=False)
+    saver.restore(session, prefix)
+    assert list(problems(open_checkpoint(prefix))) == []
+    assert all(name.startswith(f"{base}.") for name in os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name", ["it\x1b[2Jems", "a/b", "..", "\u202e", "x" * 400, "größe", "%2F", "new\nline"]
+)
+def test_names_of_any_characters(model, tmp_path, name):
+    session, table, *_ = model
+    with session.graph.as_default():
+        saver = train.Saver({name: table})
+        prefix = saver.save(session, f"{tmp_path}/model")
+        saver.restore(session, prefix)
+    assert [entry.name for entry in open_checkpoint(prefix).tables] == [name]
+    assert list(problems(open_checkpoint(prefix))) == []
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder"])

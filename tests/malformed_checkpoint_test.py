@@ -1,4 +1,7 @@
-"""Restoring a checkpoint that is damaged, incomplete or another variable's is an error; nothing changes."""
+"""Restoring a checkpoint that is damaged, incomplete or another variable's is an error; nothing changes.
+
+SOK_TEST_CORRUPTIONS sets how many files are damaged at random.
+"""
 
 import functools
 import os
@@ -12,12 +15,15 @@ import tensorflow as tf
 
 import checkpoint_files
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
+from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
 train = tf.compat.v1.train
 NAME = "damaged_table"
 KEYS = np.arange(-20, 20)
+CORRUPTIONS = int(os.environ.get("SOK_TEST_CORRUPTIONS", "40"))
 
 
 class Model:
@@ -35,6 +41,7 @@ class Model:
         optimizer = optimizer or train.AdagradOptimizer(0.1)
         self.step = optimizer.minimize(tf.add_n(losses))
         self.saver = train.Saver()
+        self.increments = train.Saver(sharded=True, builder=IncrementalBuilder())
         self.reader = harness.TableReader(self.table, self.other)
 
     def state(self, session):
@@ -44,14 +51,17 @@ class Model:
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """A directory with a checkpoint "model" of two steps."""
+    """A directory with a checkpoint "model" of two steps, and "increment" with what changed since."""
     folder = tmp_path_factory.mktemp("good")
     with harness.graph_and_session() as session:
         model = Model()
         harness.initialize(session)
         for _ in range(2):
             session.run(model.step)
-        model.saver.save(session, str(folder / "model"))
+        model.increments.save(session, str(folder / "model"))
+        session.run(model.table.assign_rows(KEYS[:3], np.ones([3, 4])))
+        model.increments.save(session, str(folder / "increment"))
+    assert saved_files.chain(folder / "increment", NAME) == ["model"]
     return folder
 
 
@@ -72,12 +82,12 @@ def sessions(make_model):
     return made
 
 
-def assert_refused(folder, errors, match=None, make_model=Model):
-    """Checks that restoring "model" into tables with rows and into empty ones fails and changes nothing."""
+def assert_refused(folder, errors, match=None, make_model=Model, name="model"):
+    """Checks that restoring `name` into tables with rows and into empty ones fails and changes nothing."""
     for session, model in sessions(make_model):
         before = model.state(session)
         with session.graph.as_default(), pytest.raises(errors, match=match):
-            model.saver.restore(session, str(folder / "model"))
+            model.saver.restore(session, str(folder / name))
         for was, now in zip_equal(before, model.state(session)):
             np.testing.assert_array_equal(now, was)
 
@@ -91,7 +101,11 @@ DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "another file": lambda path: path.write_bytes(b"something else" * 1000),
+    "huge": lambda path: os.truncate(path, 1 << 40),
     "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "a dangling link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
 }
 ERRORS = (
     tf.errors.DataLossError,
@@ -102,13 +116,24 @@ ERRORS = (
 )
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("file", ["model.index", "model.data-00001-of-00002"])
-def test_damaged_files(good, tmp_path, file, damage):
+@pytest.mark.parametrize(
+    ("damage", "file", "restored"),
+    [
+        (damage, file, restored)
+        for damage in DAMAGES
+        for file in ("model.index", "model.data-00001-of-00002")
+        for restored in ("model", "increment")
+        # TensorFlow itself would wait for the pipe's writer. What follows the last tensor has no meaning.
+        if (damage, file, restored) != ("a pipe", "model.index", "model")
+        and (damage, file) != ("huge", "model.data-00001-of-00002")
+    ],
+)
+def test_damaged_files(good, tmp_path, file, damage, restored):
+    """Of a checkpoint, and of one that an incremental one builds on."""
     folder = copy(good, tmp_path)
     DAMAGES[damage](folder / file)
     # An index that is not there is TensorFlow's error, which names the prefix.
-    assert_refused(folder, ERRORS, str(folder / file.partition(".index")[0]))
+    assert_refused(folder, ERRORS, str(folder / file.partition(".index")[0]), name=restored)
 
 
 def tensors_of(folder):
@@ -182,18 +207,18 @@ def test_another_optimizer_is_told_at_its_first_step(good):
 
 
 def test_random_corruptions(good, tmp_path):
-    """If any byte of any file is changed, either the exact state is restored, or nothing."""
+    """If any byte of any file of a chain is changed, either the exact state is restored, or nothing."""
     draw = random.Random(1)
     with harness.graph_and_session() as session:
         model = Model()
         harness.initialize(session)
-        model.saver.restore(session, str(good / "model"))
+        model.saver.restore(session, str(good / "increment"))
         want = model.state(session)
         session.run(model.step)
         before = model.state(session)
         files = [path.relative_to(good) for path in good.rglob("*") if path.is_file() and path.stat().st_size]
         refused = 0
-        for case in range(int(os.environ.get("SOK_TEST_CORRUPTIONS", "40"))):
+        for case in range(CORRUPTIONS):
             folder = pathlib.Path(shutil.copytree(good, tmp_path / str(case)))
             path = folder / draw.choice(files)
             content = bytearray(path.read_bytes())
@@ -204,7 +229,7 @@ def test_random_corruptions(good, tmp_path):
                 content[position] ^= 1 << draw.randrange(8)
             path.write_bytes(content)
             try:
-                model.saver.restore(session, str(folder / "model"))
+                model.saver.restore(session, str(folder / "increment"))
                 expected = want
             except (tf.errors.OpError, ValueError) as error:
                 refused += 1

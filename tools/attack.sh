@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Attacks checkpoints for a while: kills processes during saves, damages files, and tries malicious
-# paths. Ends with a summary of the attacks and the data lost; the exit status is 0 if no data was lost.
+# Attacks checkpoints for longer than the tests of them do: kills processes during saves, lets processes save to one
+# folder at the same time, and damages files at random. Ends with `N passed, N failed`.
 #
-# Usage: tools/attack.sh [--seconds N] [--only SCENARIO]... [--seed N]
+# Usage: tools/attack.sh [TIMES]    how many times as many attacks as in a run of the tests: 20 by default
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
@@ -12,8 +12,8 @@ case "${1:-}" in
     exit 0
     ;;
 esac
-"$SOK_ROOT/tools/setup.sh"
-sok_bazel build --jobs="$(nproc)" //tools:site > /dev/null 2>&1 ||
-  fail "The build failed: bazel build //tools:site"
-export PYTHONPATH="$SOK_ROOT/tests${PYTHONPATH:+:$PYTHONPATH}"
-SOK_BUILD=0 exec "$SOK_ROOT/tools/python.sh" -m attack "$@"
+times="${1:-20}"
+tests=(//tests:{checkpoint_kill,checkpoint_verify,concurrent_saves,hostile_paths,malformed_checkpoint}_test)
+exec "$SOK_ROOT/tools/test.sh" --test_timeout=36000 --test_env=SOK_TEST_KILLS=$((12 * times)) \
+  --test_env=SOK_TEST_RANK_KILLS=$((4 * times)) --test_env=SOK_TEST_CONCURRENT_SAVES=$((30 * times)) \
+  --test_env=SOK_TEST_CORRUPTIONS=$((40 * times)) "${tests[@]}"
