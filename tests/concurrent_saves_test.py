@@ -141,13 +141,6 @@ def test_unfinished_tables_stay_while_their_save_lives(tmp_path, session):
     assert saved_files.bases(tmp_path) == ["m-2", "m-3"]
 
 
-def test_a_second_save_to_a_prefix_waits(tmp_path, session):
-    model = Model(session)
-    lock = prefix_lock.acquire(str(tmp_path / "m"), 0)
-    threading.Timer(0.3, lock.release).start()
-    assert other_value(model.save(tmp_path / "m", 4)) == 4
-
-
 def test_a_compaction_holds_its_prefix(tmp_path, session, monkeypatch):
     model = Model(session)
     saved = open_checkpoint(model.save(tmp_path / "m-1", 1))

@@ -68,7 +68,7 @@ def gradients(losses, rows, weights=()):
         parts = [each.parts()[side] for each in rows]
         found = iter(tf.gradients(loss, [*sum(parts, []), *weights]))
         pairs.append([[next(found) for _ in of_rows] for of_rows in parts])
-        of_weights.append(list(found))
+        of_weights.append([tf.convert_to_tensor(one) for one in found])
     return list(zip_equal(*pairs)), of_weights
 
 
@@ -101,10 +101,16 @@ class Features:
         def sparse(values):
             return tf.SparseTensor(indices, values, [BATCH, most])
 
+        # For tables, bags in any order, whose ids have the order that they have in sorted bags.
+        order = np.argsort(self.rng.permutation(BATCH)[indices[:, 0]], kind="stable")
+
         def bags(values):
-            if layout == "sparse":
+            if layout == "unsorted" and rows.is_table:
+                return tf.SparseTensor(indices[order], tf.gather(values, order), [BATCH, most])
+            if layout in ("sparse", "unsorted"):
                 return sparse(values)
-            return tf.RaggedTensor.from_row_lengths(values, lengths)
+            dtype = tf.int32 if layout == "ragged of int32" else tf.int64
+            return tf.RaggedTensor.from_row_lengths(values, tf.constant(lengths, dtype))
 
         self.rows.append(rows)
         self.ids.append(bags(rows.keys[positions]))

@@ -279,19 +279,6 @@ def test_every_op_on_tables_has_a_kernel_for_gpus():
     assert len(devices) > 30 and {op for op in devices if "GPU" not in devices[op]} == ON_HOSTS_ONLY
 
 
-def test_errors_of_a_step_name_the_variable():
-    with tf.Graph().as_default(), fake_gpu_device.session() as session:
-        with tf.device(GPU):
-            table = sok.EmbeddingVariable(name="clicks", dim=2, capacity=3)
-        keys = v1.placeholder(tf.int64, [None])
-        rows = tf.nn.embedding_lookup(table, keys)
-        initialize(session)
-        with pytest.raises(tf.errors.ResourceExhaustedError, match="'clicks'"):
-            session.run(rows, {keys: [1, 2, 3, 4]})
-        assert session.run(table.size()) == 0
-        assert session.run(rows, {keys: [1, 2, 3, 1]}).shape == (4, 2)
-
-
 def test_assignment_eviction_export_and_statistics():
     results = []
     for device in (CPU, GPU):

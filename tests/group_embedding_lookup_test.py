@@ -31,6 +31,8 @@ KINDS = ("table", "resource", "reference", "partitioned")
         ("ragged", "sum", True),
         ("ragged", "mean", False),
         ("ragged", "sqrtn", True),
+        ("unsorted", "mean", True),
+        ("ragged of int32", "sum", False),
     ],
 )
 def test_each_kind_of_lookup_is_tensorflows_bit_for_bit(session, layout, combiner, weighted):
@@ -72,7 +74,7 @@ def test_random_groups(seed):
             features.add(
                 rows[rng.integers(len(rows))],
                 str(rng.choice(COMBINERS)),
-                str(rng.choice(["sparse", "ragged"])),
+                str(rng.choice(["sparse", "unsorted", "ragged"])),
                 bool(rng.integers(2)),
                 int(rng.choice([0, 1, 3, 8, 15])),
             )

@@ -17,7 +17,6 @@ import tensorflow as tf
 
 import harness  # noqa: F401 - quiets TensorFlow
 import sparse_operation_kit as sok
-from sparse_operation_kit import compat
 from sparse_operation_kit.compat import internals
 
 # Runs in its own process. TensorFlow is imported before the snapshot, because its effects are not ours.
@@ -191,13 +190,3 @@ def test_a_name_that_is_missing_is_found(tmp_path):
         name for _, name, root in _names_used(program) if _resolved(root, name.split(".")[1:]) is _ABSENT
     ]
     assert names == ["v1.no_such_name", "tf.nn.no_such_op"]
-
-
-def test_what_is_replaced_exists():
-    import sparse_operation_kit.deeprec  # noqa: F401 - adds its entries
-    from sparse_operation_kit.changes import replacements
-    from sparse_operation_kit.changes.replacement_table import How
-
-    for entry in replacements.entries():
-        if entry.how in (How.WRAPPED, How.DISPATCHED) and entry.is_needed(compat.VERSION):
-            assert all(callable(getattr(owner, entry.attribute)) for owner in entry.owners()), entry.name

@@ -12,7 +12,6 @@ import harness
 import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
-from sparse_operation_kit.checkpoint import reader
 
 pytestmark = pytest.mark.cases_on_gpu(1)
 
@@ -129,17 +128,6 @@ def test_it_holds_only_what_has_changed(tmp_path):
             assert entry["chain"] and shard["table_rows"] == 200 and 0 < shard["rows"] <= 3 * 6
 
 
-def test_what_a_chain_needs_stays_and_the_rest_goes(tmp_path):
-    hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=1, max_to_keep=2)
-    run(tmp_path, "adagrad", 10, [hook], save_checkpoint_steps=1000)
-    assert train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-10")
-    needed = set()
-    for name, entry in entries(tmp_path).items():
-        needed |= {name, *(link["prefix"] for link in entry["chain"])}
-    assert set(saved_files.bases(tmp_path)) == needed
-    states_of([train.latest_checkpoint(str(tmp_path))], "adagrad", tmp_path)
-
-
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
 def test_a_session_goes_on_from_an_incremental_checkpoint(tmp_path, optimizer):
     for steps in (5, 6):
@@ -155,31 +143,6 @@ def test_a_session_goes_on_from_an_incremental_checkpoint(tmp_path, optimizer):
         np.testing.assert_allclose(parts[1], whole[1], atol=1e-6)
     else:
         assert_same(parts, whole)
-
-
-@pytest.mark.parametrize("base", ["model.ckpt", "increment"])
-def test_restarts_leave_no_more_than_is_kept(tmp_path, base):
-    """After each of four sessions, of which two fail: two of the hook's, and three of the other Saver's."""
-    for fails in (False, True, True, False):
-        hook = sok.IncrementalCheckpointHook(
-            str(tmp_path), save_steps=2, max_to_keep=2, checkpoint_basename=base
-        )
-        with tf.Graph().as_default(), contextlib.suppress(EOFError):
-            model = Model("adagrad")
-            with train.MonitoredTrainingSession(
-                checkpoint_dir=str(tmp_path),
-                save_checkpoint_steps=5,
-                hooks=[hook],
-                scaffold=train.Scaffold(saver=train.Saver(max_to_keep=3)),
-                config=harness.session_config(),
-            ) as session:
-                for _ in range(13):
-                    session.run(model.step)
-                if fails:
-                    raise EOFError
-        prefixes = [str(path.with_suffix("")) for path in tmp_path.glob("*.index")]
-        kinds = [reader.open_saved(prefix).facts.counted_by for prefix in prefixes]
-        assert (kinds.count("full"), len(kinds)) == (3, 5)
 
 
 def test_the_hook_has_a_directory_of_its_own(tmp_path):

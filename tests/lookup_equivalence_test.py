@@ -302,3 +302,34 @@ def test_positive_weights_only_needs_weights(session):
     ids = tf.RaggedTensor.from_row_lengths(tf.constant([1], tf.int64), [1])
     with pytest.raises(ValueError, match="some_name.*no weights"):
         group.lookup_group([group.RaggedLookup(table, ids, "sum", positive_weights_only=True)])
+
+
+def test_zero_divisors_give_zeros(session):
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    ids = tf.RaggedTensor.from_row_splits(tf.constant([1, 2, 3], tf.int64), [0, 2, 3])
+    weights = tf.constant([1.5, -1.5, 0.0])
+    outputs = [
+        group.lookup_group([group.RaggedLookup(table, ids, combiner, weights)])[0]
+        for combiner in ("mean", "sqrtn")
+    ]
+    gradients = [tf.gradients(tf.reduce_sum(output), [table, weights]) for output in outputs]
+    harness.initialize(session)
+    mean, sqrtn = session.run(outputs)
+    np.testing.assert_array_equal(mean, np.zeros([2, 2]))
+    np.testing.assert_array_equal(sqrtn, np.zeros([2, 2]))
+    for table_gradient, weight_gradient in gradients:
+        assert np.all(np.isfinite(session.run(table_gradient.values)))
+        assert np.all(np.isfinite(session.run(weight_gradient)))
+
+
+def test_bad_descriptions_fail_before_the_graph_runs(session):
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    ids = tf.RaggedTensor.from_row_splits(tf.constant([1], tf.int64), [0, 1])
+    with pytest.raises(ValueError, match="at least one"):
+        group.lookup_group([])
+    with pytest.raises(ValueError, match="table.*max.*sum"):
+        group.lookup_group([group.RaggedLookup(table, ids, "max")])
+    with pytest.raises(TypeError, match="table.*float64"):
+        group.lookup_group([group.RaggedLookup(table, ids, "sum", tf.constant([1.0], tf.float64))])
+    with pytest.raises(TypeError, match="table.*int32.*int64"):
+        group.lookup_group([group.DenseLookup(table, tf.constant([1], tf.int32))])

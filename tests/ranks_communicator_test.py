@@ -46,20 +46,6 @@ def check_rank_and_size_are_horovods():
     assert (known.rank, known.size) == (hvd.rank(), hvd.size())
 
 
-def check_exchange_brings_every_part_to_its_rank():
-    size, rank = communicator().size, communicator().rank
-
-    def build(ranks_):
-        # Rank r sends r + 2 s words to rank s, and has one word too many.
-        splits = [rank + 2 * target for target in range(size)]
-        words = [100 * rank + target for target, count in enumerate(splits) for _ in range(count)]
-        return ranks_.exchange(tf.constant([*words, -1], tf.int64), tf.constant(splits, tf.int32), "check")
-
-    received, splits = (value.tolist() for value in _evaluate(build))
-    assert splits == [source + 2 * rank for source in range(size)]
-    assert received == [100 * source + rank for source in range(size) for _ in range(splits[source])]
-
-
 def check_allreduce_sums_and_averages():
     def build(ranks_):
         # Constants, and two collectives of one tensor, which graph optimizers might fold and merge.
@@ -154,11 +140,6 @@ def check_gradients_go_through_an_allreduce():
     assert _evaluate(build).tolist() == [sum(range(1, communicator().size + 1))] * 2
 
 
-def check_root_rank_in_range():
-    with tf.Graph().as_default(), pytest.raises(ValueError, match="Rank 7 is not one of the"):
-        communicator().broadcast(tf.constant(1), 7, "x")
-
-
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
 
 
@@ -179,14 +160,6 @@ def _rank_times(factor):
     return _rank()[0] * factor
 
 
-def _check_rank():
-    return _rank()[0]
-
-
-def _check_size():
-    return _rank()[1]
-
-
 def _fail_on_the_last(way):
     rank, size = _rank()
     print(f"rank {rank} is here", flush=True)
@@ -201,11 +174,6 @@ def _fail_on_the_last(way):
 @pytest.mark.parametrize(("transport", "size"), [("gloo", 3), ("mpi", 2), ("horovodrun", 2)])
 def test_results_come_by_rank(transport, size):
     assert ranks.run(_rank_times, 5, ranks=size, transport=transport) == [5 * i for i in range(size)]
-
-
-def test_checks_share_a_launch():
-    results = ranks.run_checks([_check_rank, _check_size], ranks=2)
-    assert results == {"_check_rank": [0, 1], "_check_size": [2, 2]}
 
 
 @pytest.mark.parametrize("transport", ["gloo", "mpi"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 import types
 
@@ -41,21 +40,13 @@ def _trained(session: tf.compat.v1.Session) -> tuple[sok.EmbeddingVariable, tf.T
     return variable, rows
 
 
-def _dump(folder: str) -> np.ndarray:
-    """Returns the rows of KEYS."""
-    _rank()
-    with harness.graph_and_session() as session:
-        variable, rows = _trained(session)
-        assert session.run(sok.Saver().dump_to_file(variable, folder)) == b"OK"
-        return session.run(rows)
-
-
 def _errors(folder: str) -> dict[str, str]:
     """The error messages, by case."""
     rank = _rank()
     saver = sok.Saver()
     with harness.graph_and_session() as session:
         variable, rows = _trained(session)
+        assert session.run(saver.dump_to_file(variable, folder)) == b"OK"
         other_folder = os.path.join(folder, f"of_rank_{rank}")
         tries = {
             "missing": saver.restore_from_file(variable, os.path.join(folder, "nothing")),
@@ -74,31 +65,8 @@ def _errors(folder: str) -> dict[str, str]:
     return messages
 
 
-@pytest.fixture(scope="module")
-def dumped(tmp_path_factory) -> tuple[pathlib.Path, np.ndarray]:
-    """A folder with the files of two ranks, and the rows of KEYS."""
-    folder = tmp_path_factory.mktemp("of_two_ranks")
-    by_rank = ranks.run(_dump, str(folder), ranks=2)
-    for rows in by_rank:
-        np.testing.assert_array_equal(rows, by_rank[0])
-    return folder, by_rank[0]
-
-
-def test_ranks_write_one_pair_of_files(dumped):
-    folder, rows = dumped
-    assert sorted(path.name for path in (folder / "scope").iterdir()) == [
-        "table_keys.file",
-        "table_values.file",
-    ]
-    keys = np.fromfile(folder / "scope/table_keys.file", "<i8")
-    values = np.fromfile(folder / "scope/table_values.file", "<f4").reshape(-1, DIM)
-    order = np.argsort(keys)
-    np.testing.assert_array_equal(keys[order], KEYS)
-    np.testing.assert_array_equal(values[order], rows)
-
-
-def test_errors_of_one_rank_are_raised_on_all(dumped):
-    for rank, messages in enumerate(ranks.run(_errors, str(dumped[0]), ranks=2)):
+def test_errors_of_one_rank_are_raised_on_all(tmp_path):
+    for rank, messages in enumerate(ranks.run(_errors, str(tmp_path), ranks=2)):
         assert messages["missing"].startswith("NotFoundError"), messages["missing"]
         assert "nothing/scope/table_keys.file" in messages["missing"]
         if rank == 1:

@@ -119,6 +119,7 @@ def test_on_ranks(tmp_path, size):
         for key_dtype, keys in KEYS.items():
             assert counts[key_dtype.name] == sum(key % 2**64 % size == rank for key in keys)
     for key_dtype, keys in KEYS.items():
-        path = tmp_path / key_dtype.name / "table_keys.file"
-        written = np.fromfile(path, key_dtype.as_numpy_dtype)
+        written = np.fromfile(tmp_path / key_dtype.name / "table_keys.file", key_dtype.as_numpy_dtype)
         assert sorted(written.tolist()) == sorted(keys)
+        rows = np.fromfile(tmp_path / key_dtype.name / "table_values.file", "<f4").reshape(-1, DIM)
+        np.testing.assert_array_equal(rows, rows_of(written.tolist()))

@@ -38,17 +38,6 @@ def restore(session, table, directory):
     assert session.run(sok.Saver().restore_from_file(table, str(directory))) == b"OK"
 
 
-def test_files_are_plain_arrays(tmp_path):
-    with harness.graph_and_session() as session:
-        table = make_table(session, harness.HOSTILE_KEYS)
-        want = rows_of(session, table)
-        dump(session, table, tmp_path)
-    assert sorted(os.listdir(tmp_path)) == ["table_keys.file", "table_values.file"]
-    keys = np.fromfile(tmp_path / "table_keys.file", "<i8")
-    rows = np.fromfile(tmp_path / "table_values.file", "<f4").reshape(-1, DIM)
-    assert {int(key): row.tolist() for key, row in zip_equal(keys, rows)} == want
-
-
 def test_restoring_replaces_what_was_there(tmp_path):
     with harness.graph_and_session() as session:
         table = make_table(session, [1, 2, 3])

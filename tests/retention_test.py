@@ -8,13 +8,10 @@ import os
 import pathlib
 import socket
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-import harness
 import saved_files
-import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
 from sparse_operation_kit.checkpoint.errors import UnansweredError
 from sparse_operation_kit.saver import retention
@@ -282,27 +279,6 @@ def test_chains_that_lead_to_nothing(folder, leads):
     folder.retired("model-1")
     folder.checkpoint("model-2")
     assert folder.clean("model-2") == ["bad", "model-2"]
-
-
-def test_a_save_beside_old_checkpoints_that_are_pipes(tmp_path, caplog):
-    """A save finishes without error and removes what it can."""
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("t", dim=2)
-        rows = tf.nn.embedding_lookup(table, np.arange(4))
-        saver = tf.compat.v1.train.Saver(max_to_keep=2)
-        harness.initialize(session)
-        session.run(rows)
-        prefix = str(tmp_path / "model")
-        for step in range(2):
-            saver.save(session, prefix, global_step=step)
-        data = saved_files.data_files(f"{prefix}-1")[0]
-        _pipe(data)
-        with caplog.at_level(logging.WARNING):
-            for step in range(2, 6):
-                saver.save(session, prefix, global_step=step)
-        assert saved_files.bases(tmp_path) == ["model-4", "model-5"]
-        assert str(data) in caplog.text
-        saver.restore(session, f"{prefix}-5")
 
 
 def test_checkpoints_without_tables_are_no_obstacle(folder):

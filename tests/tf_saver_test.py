@@ -187,23 +187,6 @@ def test_saving_to_the_same_prefix_again(tmp_path):
         assert_same(model.state(session), want)
 
 
-def test_leftovers_of_killed_saves_are_removed(tmp_path):
-    for step in (1, 2, 3):
-        for file in ("plan", "part-0.index", "part-1.data-00000-of-00001", "others.index", "new-index"):
-            (tmp_path / f"model-{step}.sok-0123456789abcdef.{file}").touch()
-        (tmp_path / f"model-{step}.data-00001-of-00007").touch()
-    with harness.graph_and_session() as session:
-        model = Model()
-        harness.initialize(session)
-        model.saver.save(session, str(tmp_path / "model"), global_step=3)
-    assert sorted(path.name for path in tmp_path.glob("model*")) == [
-        "model-3.data-00000-of-00002",
-        "model-3.data-00001-of-00002",
-        "model-3.index",
-        "model-3.meta",
-    ]
-
-
 def test_tables_go_with_their_checkpoints_in_every_directory(tmp_path):
     with harness.graph_and_session() as session:
         model = Model()
@@ -260,20 +243,6 @@ def test_paths_steps_and_state_files_are_as_without_tables(tmp_path, monkeypatch
             model.saver.save(session, "model", latest_filename="a/b")
 
 
-@pytest.mark.parametrize("arguments", [{"sharded": True}, {"write_version": train.SaverDef.V2}])
-def test_other_savers(tmp_path, arguments):
-    with harness.graph_and_session() as session:
-        model = Model("adagrad")
-        saver = train.Saver(**arguments)
-        harness.initialize(session)
-        model.train(session, range(2))
-        path = saver.save(session, str(tmp_path / "model"), write_meta_graph=False)
-        want = model.state(session)
-        model.train(session, range(2))
-        saver.restore(session, path)
-        assert_same(model.state(session), want)
-
-
 @pytest.mark.parametrize("sharded", [False, True])
 def test_the_older_format_is_refused(sharded):
     """It has no index, which says what tables a checkpoint has."""
@@ -326,17 +295,6 @@ def test_the_error_of_one_table_is_not_lost_behind_another(tmp_path, failing):
         code, message = session.run([written.code, written.message])
     assert code == tf.errors.FAILED_PRECONDITION
     assert f"'{tables[failing].m_var_name}'" in message.decode()
-
-
-def test_restoring_in_another_session_runs_init(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model()
-        harness.initialize(session)
-        model.train(session, range(3))
-        path = model.saver.save(session, str(tmp_path / "model"))
-        with v1.Session() as other:
-            model.saver.restore(other, path)
-            assert_same(model.state(other), model.state(session))
 
 
 def test_restoring_in_a_graph_without_init_names_init(tmp_path):
