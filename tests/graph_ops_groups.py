@@ -63,8 +63,6 @@ LAYOUTS = {
     "ragged with weights": lambda table: group.RaggedLookup(table, make_ragged(), "sum", tf.ones([2])),
     "dense": lambda table: group.DenseLookup(table, tf.constant([[1, 2]], tf.int64)),
 }
-# The number of inputs that describe the bags of a lookup; 1 for layouts that are not listed.
-NUM_BAGS = {"sparse with weights at places": 2, "dense": 0}
 GROUPS = [
     *([layout] for layout in LAYOUTS),
     ["dense", "ragged", "sparse with weights"],
@@ -92,11 +90,6 @@ def only(type_):
     """The only op of a type in the graph."""
     (op,) = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == type_]
     return op
-
-
-def flat(named):
-    """All tensors of named inputs or outputs."""
-    return tf.nest.flatten(list(named.values()))
 
 
 def are_same(tensors, expected):

@@ -1,14 +1,11 @@
 """Inputs and outputs of ops by name, handles, tables, and which ops may run before a step. Nothing runs."""
 
-import types
-
 import pytest
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util, lookup_ops
 
 import sparse_operation_kit as sok
-from graph_ops_groups import DIMS, GROUPS, LAYOUTS, NUM_BAGS, Model, are_same, divided, flat, make_table, only
-from same_length import zip_equal
+from graph_ops_groups import DIMS, LAYOUTS, Model, divided, make_table, only
 from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import group
@@ -19,87 +16,6 @@ pytest_plugins = ["graph_ops_groups"]
 pytestmark = pytest.mark.usefixtures("default_graph")
 
 
-@pytest.mark.parametrize("layouts", GROUPS, ids=", ".join)
-def test_inputs_and_outputs_of_a_lookup_have_their_names(layouts, is_sharded):
-    model = Model(layouts)
-    lookup = only(graph_ops.GROUP_ROUTE if is_sharded else graph_ops.GROUP_LOOKUP)
-    inputs = graph_ops.inputs_of(lookup)
-    assert list(inputs) == ["handles", "ids", "bags", "dense_shapes", "weights", "training"]
-    assert are_same(flat(inputs), list(lookup.inputs))
-    assert are_same(inputs["handles"], [table.handle for table in model.in_order])
-    assert are_same(inputs["ids"], [one.values for one in model.lookups])
-    assert len(inputs["bags"]) == sum(NUM_BAGS.get(layout, 1) for layout in layouts)
-    assert len(inputs["dense_shapes"]) == sum("sparse" in layout for layout in layouts)
-    assert len(inputs["weights"]) == sum("weights" in layout for layout in layouts)
-    assert inputs["training"].dtype == tf.bool and inputs["training"].shape == []
-    outputs = graph_ops.outputs_of(lookup)
-    assert are_same(flat(outputs), list(lookup.outputs))
-    assert outputs["plan"].dtype == tf.variant
-    if not is_sharded:
-        assert are_same(outputs["outputs"], model.outputs)
-
-
-@pytest.mark.parametrize("layouts", GROUPS, ids=", ".join)
-def test_the_gradient_of_a_group_takes_what_its_lookup_has_left(layouts):
-    model = Model(layouts)
-    gradients = model.gradients()
-    op = only(graph_ops.GROUP_LOOKUP_GRAD)
-    inputs, outputs = graph_ops.inputs_of(op), graph_ops.outputs_of(op)
-    assert inputs["plan"] is graph_ops.outputs_of(only(graph_ops.GROUP_LOOKUP))["plan"]
-    assert are_same(inputs["handles"], [table.handle for table in model.in_order])
-    assert len(inputs["gradients"]) == len(layouts)
-    for table, gradient in zip_equal(model.tables, gradients):
-        position = model.in_order.index(table)
-        assert gradient.indices is outputs["indices"][position]
-        assert gradient.values is outputs["values"][position]
-    assert len(outputs["weight_gradients"]) == sum("weights" in layout for layout in layouts)
-
-
-@pytest.mark.parametrize("layouts", GROUPS, ids=", ".join)
-def test_ops_over_ranks_hand_on_what_exchanges_bring(layouts, over_ranks):
-    Model(layouts).gradients()
-    route, serve, combine, reduce, total = (
-        only(type_)
-        for type_ in (
-            graph_ops.GROUP_ROUTE,
-            graph_ops.GROUP_SERVE,
-            graph_ops.GROUP_COMBINE,
-            graph_ops.GROUP_REDUCE,
-            graph_ops.GROUP_SUM,
-        )
-    )
-    served = graph_ops.inputs_of(serve)
-    assert served["sent"] is graph_ops.outputs_of(route)["words"]
-    assert served["sent_splits"] is graph_ops.outputs_of(route)["splits"]
-    combined, reduced = graph_ops.inputs_of(combine), graph_ops.inputs_of(reduce)
-    assert combined["plan"] is graph_ops.outputs_of(route)["plan"]
-    (of_serve,) = combined["served"]
-    assert of_serve is graph_ops.outputs_of(serve)["served"]
-    for name in ("plan", "received_splits", "sent", "sent_splits"):
-        assert reduced[name] is combined[name]
-    assert are_same(reduced["received"], combined["received"])
-    assert len(combined["weights"]) == sum("weights" in layout for layout in layouts)
-    summed = graph_ops.inputs_of(total)
-    assert list(summed) == ["handles", "served", "received", "received_splits", "sent", "sent_splits"]
-    for op in (serve, combine, reduce, total):
-        assert are_same(graph_ops.handles_of(op), graph_ops.handles_of(route))
-    assert summed["served"] is of_serve
-    assert summed["sent"] is graph_ops.outputs_of(reduce)["words"]
-
-
-def test_a_lookup_in_two_ops_has_its_inputs_in_the_first_and_its_outputs_in_the_second():
-    with group.looking_ahead():
-        model = Model(["dense", "sparse with weights"])
-    model.gradients()
-    ahead, read = only(graph_ops.GROUP_LOOKUP_AHEAD), only(graph_ops.GROUP_LOOKUP_READ)
-    assert are_same(graph_ops.inputs_of(ahead)["ids"], [lookup.values for lookup in model.lookups])
-    assert graph_ops.inputs_of(read)["ahead"] is graph_ops.outputs_of(ahead)["ahead"]
-    assert are_same(graph_ops.outputs_of(read)["outputs"], model.outputs)
-    assert (
-        graph_ops.inputs_of(only(graph_ops.GROUP_LOOKUP_GRAD))["plan"] is graph_ops.outputs_of(read)["plan"]
-    )
-
-
 def test_ops_of_tensorflow_have_names_too():
     first, second = tf.split(tf.concat([tf.ones([2]), tf.zeros([2])], axis=0), 2)
     assert list(graph_ops.inputs_of(first.op)) == ["split_dim", "value"]
@@ -107,43 +23,6 @@ def test_ops_of_tensorflow_have_names_too():
     assert [len(taken) for taken in graph_ops.inputs_of(tf.group(first, second)).values()] == []
     (concat,) = [op for op in v1.get_default_graph().get_operations() if op.type == "ConcatV2"]
     assert len(graph_ops.inputs_of(concat)["values"]) == 2
-
-
-def test_outputs_are_told_by_name_and_place():
-    Model(["dense", "sparse with weights", "ragged"]).gradients()
-    op = only(graph_ops.GROUP_LOOKUP_GRAD)
-    assert [graph_ops.output_name(tensor) for tensor in op.outputs] == [
-        *(("indices", table) for table in range(3)),
-        *(("values", table) for table in range(3)),
-        ("weight_gradients", 0),
-    ]
-    plan = graph_ops.inputs_of(op)["plan"]
-    assert graph_ops.output_name(plan) == ("plan", 0)
-
-
-def test_what_a_gradient_function_gets_is_told_by_outputs(is_sharded):
-    Model(["sparse", "dense"])
-    op = only(graph_ops.GROUP_COMBINE if is_sharded else graph_ops.GROUP_LOOKUP)
-    expected = {"outputs": ["g0", "g1"]} if is_sharded else {"outputs": ["g0", "g1"], "plan": None}
-    gradients = ("g0", "g1") if is_sharded else ("g0", "g1", None)
-    assert graph_ops.gradients_of_outputs(op, gradients) == expected
-
-
-def test_gradients_stand_in_the_order_of_inputs():
-    Model(["sparse with weights", "dense"])
-    op = only(graph_ops.GROUP_LOOKUP)
-    # Two handles, two tensors of ids, one of bags, one dense shape, one of weights, and `training`.
-    ordered = graph_ops.in_order_of_inputs(op, {"weights": ["w"], "handles": ["h0", "h1"]})
-    assert ordered == ["h0", "h1", None, None, None, None, "w", None]
-
-
-def test_the_stand_in_of_a_gradient_tape_is_read_as_its_op():
-    Model(["sparse with weights", "dense"])
-    op = only(graph_ops.GROUP_LOOKUP)
-    stand_in = types.SimpleNamespace(inputs=list(op.inputs), outputs=list(op.outputs))
-    assert graph_ops.operation(stand_in) is graph_ops.operation(op) is op
-    assert are_same(flat(graph_ops.inputs_of(stand_in)), list(op.inputs))
-    assert are_same(flat(graph_ops.outputs_of(stand_in)), list(op.outputs))
 
 
 def test_tables_of_a_graph_are_the_ops_of_their_handles():
