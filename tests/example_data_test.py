@@ -5,14 +5,13 @@ import pytest
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines
-from ctr.batch_source import BatchSource
+from ctr.batches import WHOLE, BatchSource, Share
 from ctr.datasets.census import Census
 from ctr.datasets.criteo import Criteo
 from ctr.datasets.movielens import MovieLens
 from ctr.datasets.synthetic import Synthetic
-from ctr.metrics import auc
+from ctr.history import auc
 from ctr.parsing import HeldOut
-from ctr.share import WHOLE, Share
 from example_support import criteo_line, id_of, joined, read_part, write_census, write_movielens
 
 

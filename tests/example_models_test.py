@@ -10,12 +10,10 @@ from sklearn import metrics
 import forked
 from ctr.bad_lines import BadLines
 from ctr.datasets.criteo import Criteo
-from ctr.history import History
-from ctr.metrics import auc, log_loss
-from ctr.models.dlrm import pair_products
-from ctr.models.model import ModelSettings
+from ctr.history import History, auc, log_loss
+from ctr.models import ModelSettings, pair_products
 from ctr.parsing import combined_ids, field_ids
-from ctr.progress import Progress
+from ctr.report import Progress
 from ctr.tables import TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
 from example_support import example_environment, write_criteo

@@ -167,7 +167,7 @@ def test_only_the_first_rank_prints(job):
 
 def train_until(what, folder):
     """Runs on a rank: trains for a very long time, but after some steps `what` happens on rank 1."""
-    from ctr.progress import Progress
+    from ctr.report import Progress
 
     advance = Progress.advance
     calls = []

@@ -8,6 +8,7 @@ from ctr.bad_lines import BadLines, TooManyBadLines
 from ctr.datasets.census import Census
 from ctr.datasets.criteo import Criteo
 from ctr.datasets.movielens import MovieLens
+from ctr.parsing import split_columns
 from example_support import (
     GENRES,
     census_line,
@@ -20,7 +21,6 @@ from example_support import (
     write_movielens,
 )
 from same_length import zip_equal
-from text_columns import split_columns
 
 
 @pytest.fixture(autouse=True)

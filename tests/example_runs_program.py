@@ -17,15 +17,16 @@ from unittest import mock
 
 import tensorflow as tf
 
-from ctr import app, devices, report
+from ctr import app, report
 from harness import without_optimizations
 
 
 def train(flags: Sequence[str], optimize: bool = False) -> int:
     """Runs the example in this process; returns its exit status."""
+    own = app.use_device
 
     def use_device(*arguments: Any) -> tf.compat.v1.ConfigProto:
-        config = devices.use_device(*arguments)
+        config = own(*arguments)
         return config if optimize else without_optimizations(config)
 
     with mock.patch.object(report, "plot_curves"), mock.patch.object(app, "use_device", use_device):

@@ -9,7 +9,7 @@ import forked
 import ranks
 from ctr.flags import DEFAULTS
 from ctr.models import MODELS
-from ctr.optimizers import NAMES
+from ctr.tables import OPTIMIZERS
 from example_runs_program import train
 from example_support import (
     EXAMPLES,
@@ -25,8 +25,8 @@ from same_length import zip_equal
 
 def test_every_optimizer_trains_sok_tables(tmp_path):
     flags = [*SMALL_FLAGS, *data_flags("movielens", tmp_path), "--max_steps", "3"]
-    run_all([[*flags, "--optimizer", name, "--output_dir", str(tmp_path / name)] for name in NAMES])
-    for name in NAMES:
+    run_all([[*flags, "--optimizer", name, "--output_dir", str(tmp_path / name)] for name in OPTIMIZERS])
+    for name in OPTIMIZERS:
         assert results_of(tmp_path / name)["steps"] == 3
 
 

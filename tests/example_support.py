@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import re
 import sys
 
 import numpy as np
@@ -146,15 +145,6 @@ def run_all(runs: list[list[str]]) -> None:
 def results_of(folder: pathlib.Path) -> dict:
     """The results.json of a run that wrote to `folder`."""
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
-
-
-def run_deeprec(program: str, *flags: str, size: int = 1) -> tuple[int, float, float]:
-    """Runs a program of examples/deeprec; returns the ranks, and the first and last number that it prints."""
-    output = run_program(f"deeprec/{program}", *flags, size=size)
-    lines = [line for line in output.splitlines() if line.startswith("ranks ")]
-    assert len(lines) == 1, output[-6000:]
-    found = re.fullmatch(r"ranks (\d+),.* (\d+\.\d+) at first, (\d+\.\d+) at last", lines[0])
-    return int(found[1]), float(found[2]), float(found[3])
 
 
 def run_program(program: str, *flags: str, size: int = 1, optimize: bool = True) -> str:

@@ -76,17 +76,6 @@ def test_it_learns_to_translate_numbers_that_it_has_not_seen():
     assert len(shown) == 5 and sum(right) >= 2
 
 
-def test_it_draws_runs(tmp_path):
-    for name, run in (("one", results("whole", 1)), ("two", results("cut", 3))):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "results.json").write_text(json.dumps(run))
-    picture = tmp_path / "runs.png"
-    run_program(
-        f"{FOLDER}/draw_runs.py", str(tmp_path / "one"), str(tmp_path / "two"), "--picture", str(picture)
-    )
-    assert picture.stat().st_size > 5000
-
-
 @pytest.mark.parametrize(
     "number, words",
     [

@@ -16,12 +16,12 @@ import tensorflow as tf
 import fake_gpu_device  # noqa: F401 - gives this process the device
 import harness
 import sparse_operation_kit as sok
-from ctr import app, devices
+from ctr import app
 from ctr.bad_lines import BadLines
 from ctr.datasets.movielens import MovieLens
 from ctr.history import History
-from ctr.models.model import ModelSettings
-from ctr.progress import Progress
+from ctr.models import ModelSettings
+from ctr.report import Progress
 from ctr.tables import SokTables
 from ctr.training import Trainer, TrainingSettings
 from example_runs_program import train
@@ -66,8 +66,8 @@ def test_a_device_that_is_not_there_is_an_error(tmp_path, capsys, monkeypatch):
 def test_ranks_take_the_gpus_of_a_machine_in_turn(monkeypatch):
     monkeypatch.setattr(tf.config.experimental, "list_physical_devices", lambda _: ["/GPU:0", "/GPU:1"])
     for number, device in enumerate(["0", "1", "0"]):
-        assert devices.use_device(None, number).gpu_options.visible_device_list == device
-    assert devices.use_device("cpu", 1).device_count["GPU"] == 0
+        assert app.use_device(None, number).gpu_options.visible_device_list == device
+    assert app.use_device("cpu", 1).device_count["GPU"] == 0
     assert os.environ.pop("SOK_DEVICE") == "cpu"
 
 

@@ -26,10 +26,9 @@ from ctr.bad_lines import BadLines
 from ctr.datasets import make_dataset
 from ctr.flags import parse_flags
 from ctr.history import History
-from ctr.optimizers import make_stock_optimizer
-from ctr.progress import Progress
 from ctr.ranks import Ranks
-from ctr.tables import Tables
+from ctr.report import Progress
+from ctr.tables import Tables, make_stock_optimizer
 from ctr.training import Trainer
 
 

@@ -12,21 +12,21 @@ from typing import Any
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines, TooManyBadLines
-from ctr.column_tables import ColumnTables
 from ctr.datasets import make_dataset
-from ctr.devices import NoDevice, use_device
 from ctr.flags import parse_flags
-from ctr.history import History
-from ctr.metrics import auc, log_loss
-from ctr.models.model import ModelSettings
-from ctr.progress import Progress
+from ctr.history import History, auc, log_loss
+from ctr.models import ModelSettings
 from ctr.ranks import Ranks, start_ranks
-from ctr.report import TensorBoard, final_table, write_results
-from ctr.tables import SokTables, Tables, TensorFlowTables
+from ctr.report import Progress, TensorBoard, final_table, write_results
+from ctr.tables import ColumnTables, SokTables, Tables, TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
 
 # Exit status that shells report for a program ended by Ctrl-C.
 _INTERRUPTED = 130
+
+
+class NoDevice(Exception):
+    """The device that was asked for is not there."""
 
 
 class _CannotStart(Exception):
@@ -124,6 +124,33 @@ def _make_inputs(
         if other is not None:
             raise _CannotStart(other if rank == 0 else f"rank {rank}: {other}")
     return inputs
+
+
+def use_device(device: str | None, number: int) -> tf.compat.v1.ConfigProto:
+    """Chooses the device of SOK's tables that are made from now on, and of a session with the result.
+
+    Args:
+      device: "cpu", "gpu", or None: a GPU if TensorFlow has one.
+      number: Of this rank among the ranks of its machine, which share the machine's GPUs in turn.
+
+    Raises:
+      NoDevice: `device` is "gpu", but TensorFlow has none.
+    """
+    config = tf.compat.v1.ConfigProto()
+    # Otherwise TensorFlow takes the memory that tables, and other ranks on the same GPU, need.
+    config.gpu_options.allow_growth = True
+    gpus = len(tf.config.experimental.list_physical_devices("GPU"))
+    if device == "gpu" and gpus == 0:
+        raise NoDevice("--device gpu: TensorFlow finds no GPU, or has no plugin for it")
+    if device == "cpu":
+        config.device_count["GPU"] = 0
+    elif gpus > 1:
+        config.gpu_options.visible_device_list = str(number % gpus)
+    if device is None:
+        os.environ.pop("SOK_DEVICE", None)
+    else:
+        os.environ["SOK_DEVICE"] = device
+    return config
 
 
 def make_tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ctr.models import MODELS
-from ctr.optimizers import NAMES as OPTIMIZERS
+from ctr.tables import OPTIMIZERS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,9 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines, TooManyBadLines
-from ctr.schema import Batch
-from ctr.share import WHOLE, Share
-from ctr.transformations import rebatch, take_while
+from ctr.batches import WHOLE, Batch, Share, rebatch, take_while
 
 # Lines that a rank parses per call: enough that the cost of a call does not matter, and few enough to start
 # quickly.
@@ -72,6 +70,25 @@ def combined_ids(ids: tf.Tensor) -> tf.Tensor:
     """int64 [n, m] for int64 [n, m, k]: one id for each combination of k ids."""
     _, combinations, size = ids.shape.as_list()
     return tf.reshape(_fingerprint(tf.reshape(ids, [-1, size])), [-1, combinations])
+
+
+def split_columns(text: tf.Tensor, separator: str, count: int) -> tf.Tensor:
+    """The columns of string [n]: string [n, count]. Missing columns at the end of a line are empty.
+
+    A line with more columns raises an error that shows the line: the separator is wrong or the file is
+    damaged, and dropping columns would hide that.
+    """
+    # By version 1's function, because TensorFlow 1.15 has RaggedTensors without `to_tensor(shape=...)`.
+    columns = tf.compat.v1.strings.split(text, separator)
+    too_long = tf.gather(text, tf.boolean_mask(columns.indices[:, 0], columns.indices[:, 1] >= count))
+    message = f"A line has more than {count} columns"
+    check = tf.compat.v1.assert_equal(tf.size(too_long), 0, data=[message, too_long], summarize=1)
+    shape = tf.stack([tf.size(text, out_type=tf.int64), count])
+    with tf.control_dependencies([check]):
+        values = tf.identity(columns.values)
+    return tf.ensure_shape(
+        tf.sparse.to_dense(tf.SparseTensor(columns.indices, values, shape), ""), [None, count]
+    )
 
 
 def explain_undecodable(line: bytes) -> str | None:

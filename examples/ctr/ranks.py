@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ctr.share import Share
+from ctr.batches import Share
 
 # Environment variables with the number of processes: of horovodrun, Open MPI's mpirun, and other mpiexec.
 _COUNTS = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")

@@ -1,20 +1,66 @@
-"""The results of a run: TensorBoard events, results.json, curves.png and the final table."""
+"""What a run shows and writes: a progress bar, TensorBoard events, results.json, curves.png, a table."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from typing import Any
+import sys
+from typing import Any, TextIO
 
+import numpy as np
 import tensorflow as tf
+import tqdm
 
 from ctr.bad_lines import BadLines
 from ctr.history import History
-from ctr.plotting import plot_curves
 
+# Seconds between updates of the bar on a terminal, and between lines in a log file.
+_TERMINAL_INTERVAL_S = 0.2
+_LOG_INTERVAL_S = 10.0
+# Weight of the newest loss in the displayed moving average.
+_SMOOTHING = 0.02
+# Approximate number of points of the smoothed loss curve.
+_POINTS = 400
 # Steps between two training losses in the event file.
 _LOSS_INTERVAL = 20
+
+
+class Progress:
+    """A progress bar over the samples of all epochs. A context manager that closes the bar."""
+
+    def __init__(self, total_samples: int, stream: TextIO = sys.stderr, shown: bool = True) -> None:
+        """`total_samples` may be an estimate. If not `shown`, nothing is printed."""
+        interval = _TERMINAL_INTERVAL_S if stream.isatty() else _LOG_INTERVAL_S
+        self._stream, self._shown = stream, shown
+        self._loss = None
+        self._bar = tqdm.tqdm(
+            total=total_samples,
+            unit=" samples",
+            unit_scale=True,
+            mininterval=interval,
+            file=stream,
+            disable=not shown,
+        )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.close()
+
+    def advance(self, samples: int, loss: float, epoch: int) -> None:
+        """Adds a step of `samples` with mean loss `loss`."""
+        self._loss = loss if self._loss is None else self._loss + _SMOOTHING * (loss - self._loss)
+        if self._bar.n + samples > self._bar.total:
+            self._bar.total = self._bar.n + samples
+        self._bar.set_postfix_str(f"epoch {epoch}, loss {self._loss:.4f}", refresh=False)
+        self._bar.update(samples)
+
+    def say(self, message: str) -> None:
+        """Prints a line above the bar."""
+        if self._shown:
+            self._bar.write(message, file=self._stream)
 
 
 class TensorBoard:
@@ -102,3 +148,39 @@ def _aligned(rows: list[list[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
     )
+
+
+def _smoothed(values: np.ndarray) -> np.ndarray:
+    """Means of consecutive groups, about _POINTS of them."""
+    group = max(1, len(values) // _POINTS)
+    whole = len(values) // group * group
+    return values[:whole].reshape(-1, group).mean(axis=1)
+
+
+def plot_curves(history: History, title: str, path: str) -> None:
+    """Writes a PNG to `path`."""
+    # Without pyplot, which takes longer to import, and looks for a display.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 4.5))
+    loss_axes, auc_axes, log_loss_axes = figure.subplots(1, 3)
+    steps = np.array([(entry.seconds, entry.loss) for entry in history.losses]).reshape(-1, 2)
+    loss_axes.plot(_smoothed(steps[:, 0]), _smoothed(steps[:, 1]))
+    loss_axes.set_ylabel("training loss")
+    seconds = [entry.seconds for entry in history.evaluations]
+    auc_axes.plot(seconds, [entry.auc for entry in history.evaluations], marker="o", label="reached")
+    auc_axes.set_ylabel("held-out AUC")
+    log_loss_axes.plot(
+        seconds, [entry.log_loss for entry in history.evaluations], marker="o", label="reached"
+    )
+    log_loss_axes.set_ylabel("held-out log-loss")
+    if history.best is not None:
+        for axes, value in zip((auc_axes, log_loss_axes), history.best):
+            axes.axhline(value, linestyle="--", color="gray", label="best reachable")
+            axes.legend()
+    for axes in (loss_axes, auc_axes, log_loss_axes):
+        axes.set_xlabel("seconds")
+        axes.grid(alpha=0.3)
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)

@@ -1,21 +1,50 @@
-"""Embedding tables: SOK's, or plain TensorFlow variables for comparison.
+"""Embedding tables: SOK's, with its layers or feature columns, or plain TensorFlow variables for comparison.
 
-Both take 64-bit ids, have the same distribution of initial values (uniform in [-0.05, 0.05]), and return the
+All take 64-bit ids, have the same distribution of initial values (uniform in [-0.05, 0.05]), and return the
 same shapes.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from ctr.optimizers import make_stock_optimizer
+from ctr.batches import Batch, Schema
 from ctr.ranks import Ranks
-from ctr.schema import Batch, Schema
-from ctr.seeds import next_seed
 
 INITIAL_RANGE = 0.05
+
+
+def next_seed() -> int:
+    """The seed of the next random op: the number of earlier calls in the current graph.
+
+    The op combines it with the graph's seed. An op without a seed would get the same one from TensorFlow 2,
+    but from TensorFlow 1.15 the number of all ops in the graph. That number differs between one rank and
+    several, so initial weights would too.
+    """
+    seeds = tf.compat.v1.get_collection_ref("ctr_seeds")
+    seeds.append(len(seeds))
+    return seeds[-1]
+
+
+_STOCK: dict[str, Callable[[float], Any]] = {
+    "adam": lambda rate: tf.compat.v1.train.AdamOptimizer(rate),
+    "sgd": lambda rate: tf.compat.v1.train.GradientDescentOptimizer(rate),
+    "momentum": lambda rate: tf.compat.v1.train.MomentumOptimizer(rate, momentum=0.9),
+    "adagrad": lambda rate: tf.compat.v1.train.AdagradOptimizer(rate),
+    "rmsprop": lambda rate: tf.compat.v1.train.RMSPropOptimizer(rate),
+    "ftrl": lambda rate: tf.compat.v1.train.FtrlOptimizer(rate),
+}
+
+OPTIMIZERS = ("lazy_adam",) + tuple(_STOCK)
+
+
+def make_stock_optimizer(name: str, learning_rate: float) -> Any:
+    """TensorFlow's optimizer of that name. For lazy_adam it is Adam, which is equal on dense weights."""
+    return _STOCK["adam" if name == "lazy_adam" else name](learning_rate)
 
 
 class Tables(abc.ABC):
@@ -53,7 +82,7 @@ class Tables(abc.ABC):
 
     @abc.abstractmethod
     def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
-        """A step with one of `optimizers.NAMES`, which minimizes the sum of `loss` over ranks."""
+        """A step with one of `OPTIMIZERS`, which minimizes the sum of `loss` over ranks."""
 
     @abc.abstractmethod
     def broadcast(self) -> tf.Operation:
@@ -179,3 +208,67 @@ class TensorFlowTables(Tables):
     def broadcast(self) -> tf.Operation:
         """See Tables.broadcast."""
         return self._ranks.broadcast(tf.compat.v1.global_variables())
+
+
+class ColumnTables(SokTables):
+    """Embedding columns over embedding variables, looked up by `input_layer`. Each slot has its own table.
+
+    `input_layer` does not distinguish evaluation from training: ids that occur only in held-out samples get
+    rows too, which keep their initial values.
+    """
+
+    def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
+        """See Tables.one_hot."""
+        return self._input_layer(name, _bags_of_one(ids), dim)
+
+    def multi_hot(
+        self, name: str, ids: tf.Tensor, present: tf.Tensor, dim: int, training: tf.Tensor
+    ) -> tf.Tensor:
+        """See Tables.multi_hot."""
+        return self._input_layer(name, _bags(ids, present), dim)
+
+    def embed(
+        self, name: str, batch: Batch, schema: Schema, dim: int, training: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """See Tables.embed."""
+        bags = _bags_of_one(batch["one_hot"])
+        if schema.multi_hot:
+            bags += _bags(batch["multi_hot"], batch["multi_hot_present"])
+        return [self._input_layer(name, bags, dim)]
+
+    def _input_layer(self, name: str, bags: Sequence[tf.SparseTensor], dim: int) -> tf.Tensor:
+        """float32 [batch, slots, dim]: the mean over each bag."""
+        from sparse_operation_kit.feature_columns import (
+            categorical_column_with_embedding,
+            group_embedding_column_scope,
+        )
+
+        # `input_layer` sorts its columns by name.
+        features = {f"{name}_{slot:03d}": ids for slot, ids in enumerate(bags)}
+        uniform = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)
+        with group_embedding_column_scope(name):
+            columns = [
+                tf.feature_column.embedding_column(
+                    categorical_column_with_embedding(key, tf.int64), dim, "mean", uniform
+                )
+                for key in features
+            ]
+        flat = tf.compat.v1.feature_column.input_layer(features, columns)
+        return tf.reshape(flat, [-1, len(features), dim])
+
+
+def _bags_of_one(ids: tf.Tensor) -> list[tf.SparseTensor]:
+    """For each slot of ids [batch, slots] a SparseTensor [batch, 1]."""
+    samples = tf.shape(ids, out_type=tf.int64)[0]
+    indices = tf.stack([tf.range(samples), tf.zeros([samples], tf.int64)], axis=1)
+    shape = tf.stack([samples, 1])
+    return [tf.SparseTensor(indices, slot, shape) for slot in tf.unstack(ids, axis=1)]
+
+
+def _bags(ids: tf.Tensor, present: tf.Tensor) -> list[tf.SparseTensor]:
+    """For each slot, a SparseTensor [batch, max_nnz] of the present ones of ids [batch, slots, max_nnz]."""
+    shape = tf.stack([tf.shape(ids, out_type=tf.int64)[0], ids.shape[2]])
+    return [
+        tf.SparseTensor(tf.where(mask), tf.boolean_mask(slot, mask), shape)
+        for slot, mask in zip(tf.unstack(ids, axis=1), tf.unstack(present, axis=1))
+    ]

@@ -7,23 +7,51 @@ ranks, so that all ranks take the same steps. If a rank left out a step, the oth
 from __future__ import annotations
 
 import dataclasses
+import signal
+import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines
-from ctr.batch_source import BatchSource
-from ctr.history import Evaluation, History, StepLoss
-from ctr.interrupts import Interrupts
-from ctr.metrics import auc, log_loss
-from ctr.models import MODELS
-from ctr.models.model import Inputs, ModelSettings
-from ctr.progress import Progress
+from ctr.batches import BatchSource
+from ctr.history import Evaluation, History, StepLoss, auc, log_loss
+from ctr.models import MODELS, Inputs, ModelSettings
 from ctr.ranks import Ranks
+from ctr.report import Progress
 from ctr.tables import Tables
+
+
+class Interrupts:
+    """A context manager that sets `pending` on Ctrl-C, instead of raising KeyboardInterrupt.
+
+    An exception would interrupt a step for which other ranks wait. Outside of the main thread, where Python
+    cannot handle signals, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.pending = False
+
+    def clear(self) -> None:
+        """Resets `pending`."""
+        self.pending = False
+
+    def __enter__(self) -> Interrupts:
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._handler_before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._handler_before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.pending = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
     python dlrm.py
     python dlrm.py --data_dir criteo --train_steps 500
     mpirun -np 2 python dlrm.py
+    mpirun -np 2 python dlrm.py --embedding_layer DMP --row_slice_threshold 15000    # a table per category
     python dlrm.py --embedding_layer TF       # with Keras' embeddings instead of this library's
 
 Each of n ranks reads every n-th sample.
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 import dlrm_data
 import sparse_operation_kit as sok
+import sparse_operation_kit.dist_model_parallel as dmp
 from dlrm_model import EMBEDDINGS, Dlrm
 from models import keras, optimizers
 from training import started
@@ -36,10 +38,12 @@ class WarmUpAndDecay(keras.optimizers.schedules.LearningRateSchedule):
         return self._rate * warmed * tf.square(left)
 
 
-def add_common_flags(parser):
-    """Adds the flags of data, network and steps."""
+def parse_flags():
+    """Parses the command line; exits if the ranks do not divide the batch."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add = parser.add_argument
     add("--data_dir", help="folder of Criteo's train.txt")
+    add("--embedding_layer", choices=sorted(EMBEDDINGS), default="SOK")
     add("--embedding_vec_size", type=int, default=8)
     add("--largest_vocabulary", type=int, default=100_000, help="values of the largest category")
     add("--bottom_stack", type=int, nargs="+", default=[64, 32])
@@ -47,20 +51,43 @@ def add_common_flags(parser):
     add("--global_batch_size", type=int, default=512, help="samples per step over all ranks")
     add("--train_steps", type=int, default=400)
     add("--validation_interval", type=int, default=100, help="steps between validations")
-
-
-def parse_flags():
-    """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    add_common_flags(parser)
-    add = parser.add_argument
-    add("--embedding_layer", choices=sorted(EMBEDDINGS), default="SOK")
-    add("--embedding_optimizer", choices=("SGD", "Adam"), default="SGD")
-    add("--learning_rate", type=float, default=2.0, help="rate of the tables after the warm-up")
+    add("--learning_rate", type=float, help="of the tables: 0.2 with DMP, else 2.0 after the warm-up")
+    add("--embedding_optimizer", choices=("SGD", "Adam"), default="SGD", help="DMP: always Adagrad")
     add("--warmup_steps", type=int, default=50)
     add("--decay_start_steps", type=int, default=300)
     add("--decay_steps", type=int, default=300)
-    return parser.parse_args()
+    add("--strategy", default="memory_balanced", help="DMP: how tables are distributed over ranks")
+    add("--column_slice_threshold", type=int, help="DMP: maximum number of elements in a slice of columns")
+    add("--row_slice_threshold", type=int, help="DMP: larger tables, in elements, are sliced by rows")
+    add("--data_parallel_threshold", type=int, help="DMP: smaller tables, in elements, are replicated")
+    flags = parser.parse_args()
+    if flags.global_batch_size % hvd.size():
+        parser.error(
+            f"--global_batch_size must be a multiple of the {hvd.size()} ranks, not {flags.global_batch_size}"
+        )
+    if flags.learning_rate is None:
+        flags.learning_rate = 0.2 if flags.embedding_layer == "DMP" else 2.0
+    return flags
+
+
+def add_training_step_over_ranks(model, inputs, labels, flags):
+    """The same as `add_training_step` for `TablesOverRanks`: wrapped optimizers average over ranks."""
+    loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=model(inputs)))
+    tables, others = split_by_layer(model)
+    adagrad, adam = tf.compat.v1.train.AdagradOptimizer, tf.compat.v1.train.AdamOptimizer
+    steps = [
+        dmp.DistributedOptimizer(optimizer).minimize(loss, var_list=variables)
+        for optimizer, variables in ((adagrad(flags.learning_rate), tables), (adam(0.002), others))
+    ]
+    with tf.control_dependencies(steps):
+        return hvd.allreduce(loss)
+
+
+def split_by_layer(model):
+    """(variables of the embedding layer, the others)."""
+    tables = model.embedding.trainable_variables
+    in_tables = {id(variable) for variable in tables}
+    return tables, [variable for variable in model.trainable_variables if id(variable) not in in_tables]
 
 
 def add_training_step(model, inputs, labels, flags):
@@ -77,9 +104,7 @@ def add_training_step(model, inputs, labels, flags):
     if flags.embedding_layer == "SOK":
         embeddings, others = sok.split_embedding_variable_from_others(model.trainable_variables)
     else:
-        embeddings = model.embedding.trainable_variables
-        in_tables = {id(variable) for variable in embeddings}
-        others = [variable for variable in model.trainable_variables if id(variable) not in in_tables]
+        embeddings, others = split_by_layer(model)
     gradients = tf.gradients(loss, [*embeddings, *others])
     embedding_gradients, other_gradients = gradients[: len(embeddings)], gradients[len(embeddings) :]
     if flags.embedding_layer == "TF":
@@ -149,19 +174,23 @@ def _broadcast(variables):
 
 def main():
     """Runs the program."""
-    flags = parse_flags()
     with started():
-        sok_init = sok.Init(global_batch_size=flags.global_batch_size)
+        flags = parse_flags()
         sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
         training, held_out = (
             dlrm_data.batches(flags.data_dir, sizes, flags.global_batch_size, hvd.rank(), hvd.size(), part)
             for part in (False, True)
         )
-        dim = flags.embedding_vec_size
-        embedding = EMBEDDINGS[flags.embedding_layer](sizes, dim)
-        model = Dlrm(embedding, len(sizes), dim, flags.bottom_stack, flags.top_stack)
-        step = add_training_step(model, *training.get_next(), flags)
-        train(model, step, training, held_out, flags, _broadcast, first=[sok_init])
+        if flags.embedding_layer == "DMP":
+            model = Dlrm(sizes, flags)
+            step = add_training_step_over_ranks(model, *training.get_next(), flags)
+            # It does not change tables that only one rank has.
+            train(model, step, training, held_out, flags, dmp.broadcast_variables)
+        else:
+            sok_init = sok.Init(global_batch_size=flags.global_batch_size)
+            model = Dlrm(sizes, flags)
+            step = add_training_step(model, *training.get_next(), flags)
+            train(model, step, training, held_out, flags, _broadcast, first=[sok_init])
 
 
 if __name__ == "__main__":

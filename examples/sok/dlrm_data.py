@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
-from text_columns import split_columns  # noqa: E402 - needs the path
+from ctr.parsing import split_columns  # noqa: E402 - needs the path
 
 NUMBERS, CATEGORIES = 13, 26
 # One in this many samples is held out.

@@ -13,11 +13,11 @@ import argparse
 from typing import Any
 
 from ctr.bad_lines import BadLines
+from ctr.batches import WHOLE, Share
 from ctr.datasets.census import Census
 from ctr.datasets.criteo import Criteo
 from ctr.datasets.movielens import MovieLens
 from ctr.datasets.synthetic import Synthetic
-from ctr.share import WHOLE, Share
 
 
 def make_dataset(flags: argparse.Namespace, bad_lines: BadLines, share: Share = WHOLE) -> Any:

@@ -12,6 +12,7 @@ import re
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines
+from ctr.batches import WHOLE, Batch, Schema, Share
 from ctr.parsing import (
     LineFormat,
     estimated_lines,
@@ -20,10 +21,8 @@ from ctr.parsing import (
     read,
     require_files,
     shown,
+    split_columns,
 )
-from ctr.schema import Batch, Schema
-from ctr.share import WHOLE, Share
-from text_columns import split_columns
 
 _COLUMNS = (
     "age",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines
+from ctr.batches import WHOLE, Batch, Schema, Share
 from ctr.parsing import (
     HeldOut,
     LineFormat,
@@ -23,10 +24,8 @@ from ctr.parsing import (
     read,
     require_files,
     shown,
+    split_columns,
 )
-from ctr.schema import Batch, Schema
-from ctr.share import WHOLE, Share
-from text_columns import split_columns
 
 _INTEGERS = 13
 _CATEGORIES = 26

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines
+from ctr.batches import WHOLE, Batch, Schema, Share
 from ctr.parsing import (
     HeldOut,
     LineFormat,
@@ -24,10 +25,8 @@ from ctr.parsing import (
     read,
     require_files,
     shown,
+    split_columns,
 )
-from ctr.schema import Batch, Schema
-from ctr.share import WHOLE, Share
-from text_columns import split_columns
 
 _GENRES = 19
 _USER_FIELDS = ("age", "gender", "occupation", "zip")

@@ -13,9 +13,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from ctr.schema import Batch, Schema
-from ctr.share import WHOLE, Share
-from ctr.transformations import rebatch
+from ctr.batches import WHOLE, Batch, Schema, Share, rebatch
 
 _INTEGERS = 13
 _CATEGORIES = 26

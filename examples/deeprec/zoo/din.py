@@ -8,7 +8,6 @@ The embedding variable of films is looked up without feature columns.
 from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
-import zoo_flags
 import zoo_layers
 import zoo_run
 
@@ -45,7 +44,7 @@ def build(features, labels, flags):
 
 def main(arguments=None):
     """Runs the program; returns its results."""
-    flags = zoo_flags.parse(__doc__, arguments, optimizer="adam", learning_rate=0.01)
+    flags = zoo_run.parse(__doc__, arguments, optimizer="adam", learning_rate=0.01)
     return zoo_run.run("movielens", build, flags)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 import zoo_data
-import zoo_flags
 import zoo_layers
 import zoo_run
 
@@ -34,7 +33,7 @@ def build(features, labels, flags):
 
 def main(arguments=None):
     """Runs the program; returns its results."""
-    flags = zoo_flags.parse(
+    flags = zoo_run.parse(
         __doc__, arguments, ev_filter="counter", incremental_ckpt=60, optimizer="adagrad", learning_rate=0.05
     )
     return zoo_run.run("criteo", build, flags)

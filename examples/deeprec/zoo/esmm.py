@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 import zoo_data
-import zoo_flags
 import zoo_layers
 import zoo_run
 
@@ -41,7 +40,7 @@ def build(features, labels, flags):
 
 def main(arguments=None):
     """Runs the program; returns its results."""
-    flags = zoo_flags.parse(__doc__, arguments, ev_filter="cbf", learning_rate=0.003)
+    flags = zoo_run.parse(__doc__, arguments, ev_filter="cbf", learning_rate=0.003)
     return zoo_run.run("movielens", build, flags, with_estimator=True)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 import zoo_data
-import zoo_flags
 import zoo_layers
 import zoo_run
 
@@ -63,7 +62,7 @@ def minimize(loss, flags, global_step):
 
 def main(arguments=None):
     """Runs the program; returns its results."""
-    flags = zoo_flags.parse(
+    flags = zoo_run.parse(
         __doc__, arguments, optimizer="adagrad", learning_rate=0.05, linear_learning_rate=0.1
     )
     return zoo_run.run("census", build, flags, minimize=minimize)
