@@ -1,4 +1,4 @@
-"""Makes the tables of docs/optimizers.md and docs/from-deeprec.md. Run as a program, it writes them there:
+"""Makes the tables of docs/optimizers.md. Run as a program, it writes them there:
 
 tools/python.sh tests/document_tables.py
 """
@@ -9,11 +9,9 @@ import pathlib
 import re
 
 from sparse_operation_kit import native
-from sparse_operation_kit.deeprec.names import NAMES, Row
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
-_DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
-OPTIMIZERS, DEEPREC = _DOCS / "optimizers.md", _DOCS / "from-deeprec.md"
+OPTIMIZERS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "optimizers.md"
 
 _UNTOUCHED = {
     "stay": "stay as they are",
@@ -32,11 +30,10 @@ _RANGES = {
 }
 
 
-def with_tables(document: pathlib.Path) -> str:
-    """One of these documents with the tables between their marks replaced."""
-    parts = {"classes": _classes(), "rules": _rules()} if document == OPTIMIZERS else {"names": _names()}
-    text = document.read_text()
-    for name, part in parts.items():
+def with_tables() -> str:
+    """The document with the tables between their marks replaced."""
+    text = OPTIMIZERS.read_text()
+    for name, part in {"classes": _classes(), "rules": _rules()}.items():
         begin, end = f"<!-- {name}: tests/document_tables.py -->\n", f"<!-- end of {name} -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         assert pattern.search(text), f"the document has no marks of '{name}'"
@@ -78,18 +75,5 @@ def _slot(name: str, slot: dict) -> str:
     return f"`{name}`" + (f" ({', '.join(details)})" if details else "")
 
 
-def _names() -> str:
-    tables = [
-        "\n".join([f"| {title} | | |", "|---|---|---|", *map(_line, rows)]) for title, rows in NAMES.items()
-    ]
-    return "\n" + "\n\n".join(["", *tables, ""]).lstrip("\n")
-
-
-def _line(row: Row) -> str:
-    what = ", ".join(f"`{name}`" for name in row.names) or str(row.what)
-    return f"| {what} | {row.answer} | {row.note} |".replace("|  |", "| |")
-
-
 if __name__ == "__main__":
-    for one in (OPTIMIZERS, DEEPREC):
-        one.write_text(with_tables(one))
+    OPTIMIZERS.write_text(with_tables())

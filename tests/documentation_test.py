@@ -11,8 +11,9 @@ import document_tables
 import harness  # noqa: F401 - quiets TensorFlow in the children too
 import ranks
 from document_snippets import DOCUMENTS, OF_OTHER_LIBRARIES, ROOT, blocks, run
-from sparse_operation_kit import compat
+from sparse_operation_kit import EmbeddingVariable, compat
 from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.deeprec import names
 
 # v1_programs_test runs the others.
 PYTHON = [block for block in blocks("python") if not block[0].startswith(OF_OTHER_LIBRARIES)]
@@ -82,12 +83,32 @@ def test_links_lead_somewhere(document):
         assert not anchor or anchor in _anchors(target), f"{document.name} links to {link}"
 
 
-@pytest.mark.parametrize("document", [document_tables.OPTIMIZERS, document_tables.DEEPREC])
-def test_tables_are_those_of_the_package(document):
-    if document == document_tables.OPTIMIZERS and not (compat.HAS_KERAS_2 and compat.IS_TENSORFLOW_2):
+def test_tables_of_optimizers_are_those_of_the_package():
+    if not (compat.HAS_KERAS_2 and compat.IS_TENSORFLOW_2):
         pytest.skip("the tables name optimizers as TensorFlow 2 with Keras 2 does")
-    wanted = document_tables.with_tables(document)
-    assert document.read_text() == wanted, f"run {document_tables.__file__} as it says"
+    page = document_tables.OPTIMIZERS
+    assert page.read_text() == document_tables.with_tables(), f"run {document_tables.__file__} as it says"
+
+
+def test_the_tables_of_deeprecs_names_have_those_of_the_package():
+    page = (ROOT / "docs" / "from-deeprec.md").read_text().partition("## Every name\n")[2]
+    absent, there = {}, []
+    # A cell with anything but names is about something that has no name.
+    for cell, answer, note in re.findall(
+        r"^\| ((?:`[\w.]+`(?:, )?)+) \| ([^|]*) \|(.*)\|$", page, re.MULTILINE
+    ):
+        listed = re.findall(r"`([\w.]+)`", cell)
+        if answer == "absent":
+            # Errors have the note without links, and without the marks of code.
+            instead = re.sub(r"(: )?\[([^\]]*)\]\(#[^)]*\)|`", "", note)
+            absent.update(dict.fromkeys(listed, re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", instead).strip()))
+        else:
+            there += listed
+    assert absent == names.ABSENT
+    assert [name for name in there if name in names.ADDED] == list(names.ADDED)
+    assert len(there) == len(set(there))
+    methods = [name.partition(".")[2] for name in there if name.startswith("EmbeddingVariable.")]
+    assert len(methods) == 5 and all(hasattr(EmbeddingVariable, method) for method in methods)
 
 
 def _table_of_replacements():

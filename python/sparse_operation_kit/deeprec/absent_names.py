@@ -10,15 +10,16 @@ import types
 from typing import Any
 
 from sparse_operation_kit.changes import replacements
-from sparse_operation_kit.deeprec.names import absent_names
+from sparse_operation_kit.deeprec.names import ABSENT
 from sparse_operation_kit.deeprec.replacement_entries import (
     LATE_OWNERS_OF_ABSENT_NAMES,
     OWNERS_OF_ABSENT_NAMES,
     Part,
 )
 
-_ERRORS = absent_names()
-_ERRORS_BY_LAST_PART = {name.rpartition(".")[2]: error for name, error in _ERRORS.items()}
+# By full name.
+ERRORS = {name: f"{name} of DeepRec is absent here: {instead}" for name, instead in ABSENT.items()}
+_ERRORS_BY_LAST_PART = {name.rpartition(".")[2]: error for name, error in ERRORS.items()}
 # The full names of the modules from which programs import names of `tf`.
 _TENSORFLOW = re.compile(r"tensorflow(\._api\.v\d+)?(\.compat\.v1)?\.")
 _THIS_PACKAGE = "sparse_operation_kit.deeprec."
@@ -31,12 +32,12 @@ def error_in_this_package(name: str) -> str | None:
 
 def _error_of_module(name: str) -> str | None:
     """Returns the error for importing the module, or for importing a name from a module."""
-    if name in _ERRORS:
-        return _ERRORS[name]
+    if name in ERRORS:
+        return ERRORS[name]
     if name.startswith(_THIS_PACKAGE):
         return error_in_this_package(name[len(_THIS_PACKAGE) :])
     below = _TENSORFLOW.match(name)
-    return _ERRORS.get(f"tf.{name[below.end() :]}") if below else None
+    return ERRORS.get(f"tf.{name[below.end() :]}") if below else None
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -73,7 +74,7 @@ class _LateModules(importlib.abc.MetaPathFinder):
 
 
 def _error_in_namespace(namespace: str, name: str) -> str | None:
-    return _ERRORS.get(f"{namespace}.{name}")
+    return ERRORS.get(f"{namespace}.{name}")
 
 
 for _owner in OWNERS_OF_ABSENT_NAMES:

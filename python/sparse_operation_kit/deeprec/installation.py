@@ -1,6 +1,6 @@
 """Adds DeepRec's names to TensorFlow's namespaces, and removes them.
 
-The names are those of `names.NAMES` that this package has.
+The names are those of `names.ADDED`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sparse_operation_kit.deeprec import (
     multihash,
     program_rules,
 )
-from sparse_operation_kit.deeprec.names import names_that_exist
+from sparse_operation_kit.deeprec.names import ADDED
 from sparse_operation_kit.deeprec.replacement_entries import Part
 from sparse_operation_kit.tables import embedding_variable
 
@@ -101,19 +101,19 @@ def is_installed() -> bool:
 
 
 def add_names(offered: Mapping[str, Any]) -> None:
-    """Adds an entry, with its implementation, for each of DeepRec's names that exist here.
+    """Adds an entry, with its implementation, for each of `names.ADDED`.
 
     Args:
       offered: what this package has, by the last part of its name in DeepRec.
     """
     modules: dict[str, types.ModuleType] = {_EMBEDDING: types.ModuleType(_EMBEDDING)}
-    for name in names_that_exist():
+    for name in ADDED:
         owner, _, last = name.rpartition(".")
         if owner in _IN_CLASSES:
             _add(_in_class(owner, last), _IN_CLASSES[owner][last])
-        elif name.startswith("tf.") and last in offered:
+        elif name.startswith("tf."):
             _add(_in_namespace(name), offered[last])
-        elif name.startswith("tensorflow."):
+        else:
             module = modules.setdefault(owner, types.ModuleType(owner))
             setattr(module, last, offered[last] if last in offered else _IN_MODULES_ONLY[last])
     modules[_EMBEDDING].config_pb2 = modules[f"{_EMBEDDING}.config_pb2"]  # type: ignore[attr-defined]
