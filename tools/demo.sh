@@ -7,7 +7,23 @@
 #   tools/demo.sh --ranks 2    on two processes of this machine, with the tables sharded over them
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
-source "$SOK_ROOT/tools/lib/ranks.sh"
+
+# Replaces this process by a launcher that runs the command on N ranks: mpirun if Horovod was built with MPI, else
+# horovodrun with Gloo.
+exec_on_ranks() {  # exec_on_ranks N COMMAND...
+  local ranks="$1" as_root=()
+  shift
+  if command -v mpirun > /dev/null && horovod_has_mpi; then
+    [ "$(id -u)" != 0 ] || as_root=(--allow-run-as-root)
+    # Not bound: a rank bound to one core would have one thread. Idle ranks yield their core to others.
+    exec mpirun "${as_root[@]}" --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -np "$ranks" "$@"
+  fi
+  exec "$(sok_env)/bin/horovodrun" -np "$ranks" --gloo --network-interface lo "$@"
+}
+
+horovod_has_mpi() {
+  "$(sok_python)" -c 'import sys; import horovod.tensorflow as hvd; sys.exit(not hvd.mpi_built())' 2> /dev/null
+}
 
 take_environment_options "$@"
 ranks=1

@@ -58,6 +58,14 @@ check_thread_safety() {
     -isystem cuda/on_host/include -Wno-everything -Wthread-safety -Werror
 }
 
+# engine_test is the only program that runs the tests of kernels on a device.
+check_engine_tests() {
+  local missing
+  missing="$(sok_bazel query --noshow_progress \
+    'filter("_test_on_host$", kind(cc_library, //cuda/...)) except deps(//cuda/programs:engine_test_on_host, 1)')" || return 1
+  [ -z "$missing" ] || { printf 'Not in _TESTS of cuda/programs/BUILD: %s\n' "$missing"; return 1; }
+}
+
 if [ "${SOK_ARGS[*]}" = --fix ]; then
   cpp_files | xargs "$(sok_env)/bin/clang-format" -i
   tool ruff format --quiet .
@@ -72,7 +80,7 @@ check "Python rules" tool ruff check --no-cache --quiet --output-format concise 
 check "layers of the Python package and of C++" "$(sok_python)" tools/check_layers.py
 check "Python 3.7" "$(sok_python)" tools/check_python37.py
 check "imports of tests in tests/BUILD" "$(sok_python)" tools/check_test_helpers.py
-check "tests in cuda/programs:engine_test" "$(sok_python)" tools/check_engine_tests.py
+check "tests in cuda/programs:engine_test" check_engine_tests
 check "planted mistakes fit their files" "$(sok_python)" tools/mutants.py --check
 check "Python types" tool mypy
 check "no TensorFlow or Python below cc/ and cuda/" \

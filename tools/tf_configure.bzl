@@ -1,6 +1,48 @@
-"""The C++ headers and library in the TensorFlow package of the configured interpreter."""
+"""The Python toolchain with the configured interpreter, and the C++ headers and library of its TensorFlow."""
 
-load("//tools:python_configure.bzl", "find_python")
+_TOOLCHAIN = """
+load("@bazel_tools//tools/python:toolchain.bzl", "py_runtime_pair")
+
+package(default_visibility = ["//visibility:public"])
+
+py_runtime(
+    name = "runtime",
+    interpreter_path = "{python}",
+    python_version = "PY3",
+    stub_shebang = "#!{python}",
+)
+
+py_runtime_pair(
+    name = "runtime_pair",
+    py3_runtime = ":runtime",
+)
+
+toolchain(
+    name = "toolchain",
+    toolchain = ":runtime_pair",
+    toolchain_type = "@bazel_tools//tools/python:toolchain_type",
+)
+"""
+
+def _find_python(ctx):
+    """The configured interpreter's absolute path, $SOK_PYTHON. Fails if there is no such program."""
+    name = ctx.os.environ.get("SOK_PYTHON", "")
+    if not name:
+        fail("\nNo Python is configured. Run tools/setup.sh, which makes an environment and writes .bazelrc.env, " +
+             "or give the path of a Python that has TensorFlow: --repo_env=SOK_PYTHON=PATH.\n")
+    path = ctx.path(name) if "/" in name else ctx.which(name)
+    if path == None or not path.exists:
+        fail("\nThe configured Python, %s, does not exist. Run tools/setup.sh again.\n" % name)
+    return str(path)
+
+def _python_configure_impl(ctx):
+    ctx.file("BUILD", _TOOLCHAIN.format(python = _find_python(ctx)))
+
+python_configure = repository_rule(
+    implementation = _python_configure_impl,
+    environ = ["SOK_PYTHON"],
+    configure = True,
+)
 
 # The rule reads only the last line of the output, because importing TensorFlow may print other lines.
 _ASK = """
@@ -63,7 +105,7 @@ def _strip(flags, prefix):
     return [flag[len(prefix):] for flag in flags if flag.startswith(prefix)]
 
 def _tf_configure_impl(ctx):
-    python = find_python(ctx)
+    python = _find_python(ctx)
     answer = ctx.execute([python, "-c", _ASK], quiet = True)
     if answer.return_code != 0:
         fail("\n%s cannot import TensorFlow. Run tools/setup.sh again. It said:\n%s" % (python, answer.stderr))
