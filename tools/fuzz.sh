@@ -7,7 +7,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/packages.sh"
-source "$SOK_ROOT/tools/lib/clang.sh"
 
 seconds=60
 while [ $# -gt 0 ]; do

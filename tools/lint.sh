@@ -5,7 +5,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/packages.sh"
-source "$SOK_ROOT/tools/lib/clang.sh"
 
 take_tensorflow_option "$@"
 case "${SOK_ARGS[*]}" in

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by tools/setup.sh: programs and libraries from the system's package manager.
+# Sourced by tools/setup.sh, and by scripts that use clang: programs and libraries from the system's package manager.
 
 # Prints the Debian packages of missing programs and libraries. Looks for their files, not for packages, because they
 # may have been installed in a different way.
@@ -37,7 +37,7 @@ root_prefix() {
 }
 
 install_system_packages() {
-  local packages as_root log
+  local packages log
   packages="$(missing_packages | paste -sd' ')"
   [ -n "$packages" ] || return 0
   say "[1/3] System packages: $packages"
@@ -45,7 +45,7 @@ install_system_packages() {
     fail "These packages are missing (names as on Debian 12): $packages. This system has no apt-get: install them" \
       "with its own package manager and run this again."
   fi
-  if ! as_root="$(root_prefix)"; then
+  if ! root_prefix > /dev/null; then
     # MPI is optional, as Horovod works without it; the other packages are needed.
     local needed="${packages/libopenmpi-dev/}"
     needed="${needed/openmpi-bin/}"
@@ -55,9 +55,37 @@ install_system_packages() {
   fi
   log="$(mktemp)"
   # shellcheck disable=SC2086  # lists of words
-  { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y --no-install-recommends $packages; } < /dev/null > "$log" 2>&1 ||
+  install_with_apt_get $packages > "$log" 2>&1 ||
     fail "apt-get could not install: $packages. Is there a network? The last lines of its log, $log:" \
       "$(tail -n 5 "$log")"
+  rm -f "$log"
+}
+
+install_with_apt_get() {
+  local as_root
+  as_root="$(root_prefix)" || return 1
+  { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends "$@"; } < /dev/null
+}
+
+# The build does not need clang.
+has_clang() { command -v clang++ > /dev/null && has_libfuzzer; }
+
+# libFuzzer is a separate package.
+has_libfuzzer() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address - -o /dev/null 2> /dev/null
+}
+
+# Installs clang and libFuzzer if they are missing; fails if it cannot.
+install_clang() {
+  local log packages="clang libclang-rt-dev"
+  ! has_clang || return 0
+  root_prefix > /dev/null || fail "This needs clang with libFuzzer: apt-get install $packages"
+  say "Installing $packages"
+  log="$(mktemp)"
+  # shellcheck disable=SC2086  # a list of words
+  install_with_apt_get $packages > "$log" 2>&1 || true
+  has_clang || fail "This needs clang with libFuzzer ($packages), which could not be installed; see $log."
   rm -f "$log"
 }
