@@ -7,7 +7,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat, deeprec, experiment
-from sparse_operation_kit.deeprec import fused_lookups, multi_dim
+from sparse_operation_kit.deeprec import lookups, multi_dim
 
 deeprec.uninstall()  # importing it has installed its names
 
@@ -107,8 +107,8 @@ LOOKUPS_OF_BAGS = [
     experiment.lookup_sparse,
     bags_of_dimensions,
     multi_dim.safe_embedding_lookup_multi_dim,
-    fused_lookups.fused_embedding_lookup_sparse,
-    fused_lookups.fused_safe_embedding_lookup_sparse,
+    lookups.fused_embedding_lookup_sparse,
+    lookups.fused_safe_embedding_lookup_sparse,
 ]
 
 

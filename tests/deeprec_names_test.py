@@ -13,8 +13,7 @@ from sparse_operation_kit import compat, deeprec
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import How
 from sparse_operation_kit.compat import namespaces
-from sparse_operation_kit.deeprec.absent_names import ERRORS
-from sparse_operation_kit.deeprec.names import ADDED
+from sparse_operation_kit.deeprec.names import ADDED, ERRORS
 from sparse_operation_kit.deeprec.replacement_entries import (
     LATE_OWNERS_OF_ABSENT_NAMES,
     OWNERS_OF_ABSENT_NAMES,

@@ -12,7 +12,7 @@ from sparse_operation_kit import kit_lib, optimizers, tf
 from sparse_operation_kit._version import __version__
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
-from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
+from sparse_operation_kit.embeddings.embedding_layer import get_embedding
 from sparse_operation_kit.graphs.graph_keys import GraphKeys
 from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,

@@ -15,7 +15,6 @@ module has the same functions and classes, for use without the names in `tf`.
 from typing import Any
 
 from sparse_operation_kit.deeprec import installation
-from sparse_operation_kit.deeprec.absent_names import error_in_this_package
 from sparse_operation_kit.deeprec.adaptive import (
     adaptive_embedding_lookup_sparse,
     categorical_column_with_adaptive_embedding,
@@ -28,17 +27,18 @@ from sparse_operation_kit.deeprec.collective import (
 from sparse_operation_kit.deeprec.column_arguments import sequence_categorical_column_with_embedding
 from sparse_operation_kit.deeprec.data_frame import DataFrame
 from sparse_operation_kit.deeprec.dynamic_dimension import get_dynamic_dimension_embedding_variable
-from sparse_operation_kit.deeprec.fused_lookups import (
+from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
+from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
+from sparse_operation_kit.deeprec.lookups import (
     fused_embedding_lookup_sparse,
     fused_safe_embedding_lookup_sparse,
 )
-from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
-from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
 from sparse_operation_kit.deeprec.multi_dim import (
     embedding_lookup_sparse_multi_dim,
     safe_embedding_lookup_multi_dim,
 )
 from sparse_operation_kit.deeprec.multihash import categorical_column_with_multihash, get_multihash_variable
+from sparse_operation_kit.deeprec.names import error_in_this_package
 from sparse_operation_kit.deeprec.parquet_dataset import ParquetDataset, read_parquet
 from sparse_operation_kit.deeprec.program_rules import use_deeprec_arithmetic, uses_deeprec_arithmetic
 from sparse_operation_kit.deeprec.staging import make_prefetch_hook, mark_target_node, staged

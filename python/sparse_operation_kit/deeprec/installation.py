@@ -13,7 +13,6 @@ from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import How, Replacement, find_owner
 from sparse_operation_kit.compat.namespaces import namespaces
 from sparse_operation_kit.deeprec import (
-    absent_names,  # noqa: F401 - registers entries
     collective,
     column_arguments,  # noqa: F401 - registers entries
     config_fields,  # noqa: F401 - registers entries
@@ -21,7 +20,7 @@ from sparse_operation_kit.deeprec import (
     dynamic_dimension,
     incremental_saver,
     kept_weights,
-    lookup_arguments,  # noqa: F401 - registers entries
+    lookups,  # noqa: F401 - registers entries
     multihash,
     program_rules,
 )
