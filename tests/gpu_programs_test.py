@@ -1,4 +1,4 @@
-"""tools/gpu/run_programs.sh and run_pack.sh: what runs on a machine with a GPU, and what counts as failed."""
+"""tools/gpu/run.sh: what runs on a machine with a GPU, and what counts as failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Programs:
         self.bin = folder / "bin"
         self.folder.mkdir()
         self.bin.mkdir()
-        shutil.copy(ROOT / "tools" / "gpu" / "run_programs.sh", self.folder / "run.sh")
+        shutil.copy(ROOT / "tools" / "gpu" / "run.sh", self.folder / "run.sh")
         for name in ("engine_test", "engine_benchmark"):
             (self.folder / name).symlink_to(ROOT / "cuda" / "programs" / f"{name}_on_host")
 
@@ -105,7 +105,7 @@ def test_a_program_that_fails_is_counted(programs):
     assert "FAILED: exit status 7; broken" in programs.summary()[-2]
 
 
-# Stands in for Python: answers run_pack.sh's two queries about TensorFlow, reads its input to the end, and
+# Stands in for Python: answers run.sh's two queries about TensorFlow, reads its input to the end, and
 # fails if $FAILS occurs in the arguments.
 PYTHON = """\
 #!/bin/sh
@@ -129,7 +129,7 @@ class Pack:
         (self._folder / "wheels").mkdir(parents=True)
         (self._folder / "wheels" / "one.whl").touch()
         (self._folder / "gpu_tests").write_text("tests/a_test.py\ntests/b_test.py\n")
-        shutil.copy(ROOT / "tools" / "gpu" / "run_pack.sh", self._folder / "run.sh")
+        shutil.copy(ROOT / "tools" / "gpu" / "run.sh", self._folder / "run.sh")
         python = folder / "python"
         python.write_text(PYTHON)
         python.chmod(0o755)

@@ -72,7 +72,7 @@ copy_programs() {
   for path in tests examples benchmarks pyproject.toml tools/run_pytest.py tools/fork_server.py; do
     (cd "$SOK_ROOT" && git ls-files -z -- "$path" | xargs -0 cp --parents -t "$stage")
   done
-  install -m 755 "$SOK_ROOT/tools/gpu/run_pack.sh" "$stage/run.sh"
+  install -m 755 "$SOK_ROOT/tools/gpu/run.sh" "$stage/run.sh"
 }
 
 "$SOK_ROOT/tools/setup.sh" --horovod-source

@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # Builds the programs of the CUDA engine that need only a driver, engine_test and engine_benchmark, into a folder to
-# carry to a machine with a GPU; or runs what is in that folder, which its run.sh does without this checkout.
+# carry to a machine with a GPU, where its run.sh runs them.
 #
 # Usage: tools/gpu/programs.sh build [FOLDER]
-#        tools/gpu/programs.sh run [FOLDER [OUTPUT]]
 #   FOLDER  gpu_programs if not given: both programs, stripped, and run.sh
-#   OUTPUT  for what they print and measure; $OUT, or FOLDER/output, if not given
 #
-# `build` needs a CUDA toolkit, `run` only a driver of its version or a newer one.
+# It needs a CUDA toolkit, and that machine a driver of the toolkit's version or a newer one.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
@@ -25,21 +23,15 @@ build() {  # build FOLDER
     strip -o "$folder/$program" "$(sok_bazel_link bin)/cuda/programs/$program"
     chmod 755 "$folder/$program"
   done
-  install -m 755 "$SOK_ROOT/tools/gpu/run_programs.sh" "$folder/run.sh"
+  install -m 755 "$SOK_ROOT/tools/gpu/run.sh" "$folder/run.sh"
   mebibytes="$(du -sm --apparent-size "$folder" | cut -f1)"
   [ "$mebibytes" -le "$MOST_MEBIBYTES" ] ||
     fail "$folder takes $mebibytes MiB, more than $MOST_MEBIBYTES: build for fewer architectures (SOK_CUDA_ARCHS=90)."
   say "$folder: $mebibytes MiB. On a machine with a GPU: $folder/run.sh OUTPUT"
 }
 
-command="${1:-}"
-folder="${2:-$SOK_ROOT/gpu_programs}"
-case "$command" in
-  build) build "$folder" ;;
-  run)
-    [ -x "$folder/run.sh" ] || fail "There is no $folder/run.sh: run tools/gpu/programs.sh build first."
-    exec "$folder/run.sh" ${3:+"$3"}
-    ;;
+case "${1:-}" in
+  build) build "${2:-$SOK_ROOT/gpu_programs}" ;;
   -h | --help) print_usage ;;
-  *) fail "Usage: tools/gpu/programs.sh build [FOLDER] | run [FOLDER [OUTPUT]] (see --help)." ;;
+  *) fail "Usage: tools/gpu/programs.sh build [FOLDER] (see --help)." ;;
 esac
