@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from google.protobuf import descriptor_pb2
+
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.deeprec.replacement_entries import CONFIG_MESSAGES
 
@@ -44,10 +46,9 @@ MESSAGES: dict[str, dict[str, str]] = {
     "OptimizerOptions": {"async_embedding_options": _STAGED},
     "RewriterConfig": {"multi_stream_opts": _DEVICE},
 }
-# Wire types of protocol buffers, and the tag of our field, whose number is above all of TensorFlow's. It
-# holds the name and value of a DeepRec field, as text.
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
-_TAG = 500_000_000 << 3 | _BYTES
+# A message whose one list holds names with values, in a field with a number that TensorFlow's messages do not
+# use: they keep its bytes, and it reads its own from theirs.
+_Carrier = descriptor_pb2.ServiceOptions
 _told: set[str] = set()
 
 
@@ -132,44 +133,12 @@ def _tell(name: str, why: str) -> None:
 
 
 def _write(message: Any, name: str, value: int) -> None:
-    text = f"{name}={int(value)}".encode()
-    message.MergeFromString(_varint(_TAG) + _varint(len(text)) + text)
+    carrier = _Carrier()
+    carrier.uninterpreted_option.add(identifier_value=name, aggregate_value=str(int(value)))
+    message.MergeFromString(carrier.SerializeToString())
 
 
 def _read(message: Any) -> dict[str, int]:
     """DeepRec's fields that were set in a message; the last value of each."""
-    found = {}
-    data = message.SerializeToString()
-    at = 0
-    while at < len(data):
-        tag, at = _number_at(data, at)
-        start = at
-        if tag & 7 == _VARINT:
-            _, at = _number_at(data, at)
-        elif tag & 7 == _BYTES:
-            length, start = _number_at(data, at)
-            at = start + length
-        else:
-            at += 8 if tag & 7 == _FIXED64 else 4
-        if tag == _TAG:
-            name, _, value = data[start:at].decode().partition("=")
-            found[name] = int(value)
-    return found
-
-
-def _number_at(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at a position of a serialized message, and the position after it."""
-    number = shift = 0
-    while True:
-        number |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 0x80:
-            return number, at
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(encoded) + bytes([number])
+    carrier = _Carrier.FromString(message.SerializeToString())
+    return {field.identifier_value: int(field.aggregate_value) for field in carrier.uninterpreted_option}

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.arguments import whole_number
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras, keras_session
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks import exchange_names
@@ -72,11 +73,8 @@ class IntegerLookup(Layer):
           TypeError: the keys are not integers, or do not fit into int64.
         """
         training = True if training is None else training
-        if isinstance(inputs, tf.RaggedTensor):
-            return inputs.with_flat_values(self._numbers(inputs.flat_values, training))
-        if isinstance(inputs, tf.SparseTensor):
-            numbers = self._numbers(inputs.values, training)
-            return tf.SparseTensor(inputs.indices, numbers, inputs.dense_shape)
+        if isinstance(inputs, (tf.RaggedTensor, tf.SparseTensor)):
+            return with_values(inputs, self.call(inputs.values, training))
         return self._numbers(tf.convert_to_tensor(inputs), training)
 
     def get_vocabulary(self, session: tf.compat.v1.Session | None = None) -> list[int]:
