@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -206,3 +207,38 @@ def require_files(data_dir: str, names: Sequence[str], dataset: str) -> list[str
             f"{data_dir!r} has no {', '.join(missing)}"
         )
     return paths
+
+
+class SamplesOfLines:
+    """The base class of data sets whose samples are lines of files."""
+
+    def __init__(
+        self,
+        training: Sequence[str],
+        held_out: Sequence[str],
+        line_format: LineFormat,
+        bad_lines: BadLines,
+        share: Share,
+        split: HeldOut | None = None,
+    ) -> None:
+        """Paths of the lines to train on, and of those held out; the same paths with a `split`."""
+        self._training, self._held_out = training, held_out
+        self._format, self._bad_lines, self._share, self._split = line_format, bad_lines, share, split
+
+    def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
+        """One epoch; lines are shuffled by the seed, within a window of the stream."""
+        split = self._split
+        keep = None if split is None else lambda *line: tf.logical_not(split.mask(*line))
+        return self._read(self._training, batch_size, keep, shuffle_seed)
+
+    def held_out(self, batch_size: int) -> tf.data.Dataset:
+        """The held-out lines, in the order of the files."""
+        return self._read(self._held_out, batch_size, self._split and self._split.mask, None)
+
+    def training_size(self) -> int:
+        """Estimated samples per epoch over all ranks."""
+        fraction = 0 if self._split is None else self._split.fraction
+        return round(estimated_lines(self._training) * (1 - fraction))
+
+    def _read(self, paths: Sequence[str], batch_size: int, *how: Any) -> tf.data.Dataset:
+        return read(paths, self._format, self._bad_lines, batch_size, *how, self._share)

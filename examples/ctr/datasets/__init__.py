@@ -1,7 +1,7 @@
 """The data sets, by their names on the command line. Each has
 
 name, schema
-training(batch_size, shuffle_seed) and held_out(batch_size)   tf.data.Datasets of batches (see `ctr.schema`)
+training(batch_size, shuffle_seed) and held_out(batch_size)   tf.data.Datasets of batches (see `ctr.batches`)
 training_size()                                               samples per epoch, possibly an estimate
 
 A data set is made for a rank's share of the samples. Its batches hold the share; its size counts all samples.

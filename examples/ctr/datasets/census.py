@@ -15,10 +15,9 @@ from ctr.bad_lines import BadLines
 from ctr.batches import WHOLE, Batch, Schema, Share
 from ctr.parsing import (
     LineFormat,
-    estimated_lines,
+    SamplesOfLines,
     explain_undecodable,
     field_ids,
-    read,
     require_files,
     shown,
     split_columns,
@@ -49,7 +48,7 @@ _PATTERN = (
 )
 
 
-class Census:
+class Census(SamplesOfLines):
     """Whether a person's income is above 50,000 dollars."""
 
     name = "census"
@@ -82,26 +81,8 @@ class Census:
     def __init__(self, data_dir: str, bad_lines: BadLines, share: Share = WHOLE) -> None:
         """Raises FileNotFoundError."""
         training, held_out = require_files(data_dir, ("adult.data", "adult.test"), self.name)
-        self._training, self._held_out = [training], [held_out]
-        self._bad_lines, self._share = bad_lines, share
-        self._format = LineFormat(_PATTERN, self._parse, _explain, skip=r"\s*|\|1x3 Cross validator\s*")
-
-    def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
-        """One epoch of adult.data, in the order that the seed determines."""
-        return self._read(self._training, batch_size, shuffle_seed)
-
-    def held_out(self, batch_size: int) -> tf.data.Dataset:
-        """adult.test, in the order of the file."""
-        return self._read(self._held_out, batch_size, None)
-
-    def training_size(self) -> int:
-        """Estimated samples per epoch over all ranks."""
-        return estimated_lines(self._training)
-
-    def _read(self, paths: list[str], batch_size: int, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
-        return read(
-            paths, self._format, self._bad_lines, batch_size, shuffle_seed=shuffle_seed, share=self._share
-        )
+        line_format = LineFormat(_PATTERN, self._parse, _explain, skip=r"\s*|\|1x3 Cross validator\s*")
+        super().__init__([training], [held_out], line_format, bad_lines, share)
 
     def _parse(self, text: tf.Tensor) -> Batch:
         values = tf.strings.strip(split_columns(text, ",", len(_COLUMNS) + 1))

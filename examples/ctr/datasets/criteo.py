@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -18,10 +17,9 @@ from ctr.batches import WHOLE, Batch, Schema, Share
 from ctr.parsing import (
     HeldOut,
     LineFormat,
-    estimated_lines,
+    SamplesOfLines,
     explain_undecodable,
     field_ids,
-    read,
     require_files,
     shown,
     split_columns,
@@ -33,7 +31,7 @@ _COLUMNS = 1 + _INTEGERS + _CATEGORIES
 _PATTERN = r"[01](\t(-?[0-9]{1,18})?){13}(\t[^\t]*){0,26}"
 
 
-class Criteo:
+class Criteo(SamplesOfLines):
     """Whether an advertisement was clicked."""
 
     name = "criteo"
@@ -53,25 +51,9 @@ class Criteo:
         share: Share = WHOLE,
     ) -> None:
         """Raises FileNotFoundError."""
-        self._paths = _find_files(data_dir)
-        self._bad_lines, self._share = bad_lines, share
-        self._held_out = HeldOut(held_out_fraction, seed)
-        self._format = LineFormat(_PATTERN, self._parse, _explain)
-
-    def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
-        """One epoch; lines are shuffled by the seed, within a window of the stream."""
-        return self._read(batch_size, lambda *line: tf.logical_not(self._held_out.mask(*line)), shuffle_seed)
-
-    def held_out(self, batch_size: int) -> tf.data.Dataset:
-        """The held-out lines, in the order of the files."""
-        return self._read(batch_size, self._held_out.mask, None)
-
-    def training_size(self) -> int:
-        """Estimated samples per epoch over all ranks."""
-        return round(estimated_lines(self._paths) * (1 - self._held_out.fraction))
-
-    def _read(self, batch_size: int, keep: Callable, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
-        return read(self._paths, self._format, self._bad_lines, batch_size, keep, shuffle_seed, self._share)
+        paths, split = _find_files(data_dir), HeldOut(held_out_fraction, seed)
+        line_format = LineFormat(_PATTERN, self._parse, _explain)
+        super().__init__(paths, paths, line_format, bad_lines, share, split)
 
     def _parse(self, text: tf.Tensor) -> Batch:
         columns = split_columns(text, "\t", _COLUMNS)

@@ -20,9 +20,8 @@ from ctr.batches import WHOLE, Batch, Schema, Share
 from ctr.parsing import (
     HeldOut,
     LineFormat,
-    estimated_lines,
+    SamplesOfLines,
     field_ids,
-    read,
     require_files,
     shown,
     split_columns,
@@ -34,7 +33,7 @@ _ITEM_FIELDS = ("year",)
 _RATING_PATTERN = r"[0-9]{1,18}\t[0-9]{1,18}\t[1-5]\t[0-9]{1,18}"
 
 
-class MovieLens:
+class MovieLens(SamplesOfLines):
     """Ratings joined with the features of their users and movies."""
 
     name = "movielens"
@@ -56,29 +55,13 @@ class MovieLens:
     ) -> None:
         """Reads u.user and u.item; ratings are streamed later. Raises FileNotFoundError, TooManyBadLines."""
         ratings, users, items = require_files(data_dir, ("u.data", "u.user", "u.item"), self.name)
-        self._paths = [ratings]
-        self._bad_lines, self._share = bad_lines, share
-        self._held_out = HeldOut(held_out_fraction, seed)
+        line_format = LineFormat(_RATING_PATTERN, self._parse, _explain_rating)
+        split = HeldOut(held_out_fraction, seed)
+        super().__init__([ratings], [ratings], line_format, bad_lines, share, split)
         # Every rank reads these files completely; only the first rank reports their malformed lines.
         side_lines = bad_lines if share.rank == 0 else None
         self._users = _Users(_read_side_file(users, "utf-8", _parse_user, side_lines))
         self._items = _Items(_read_side_file(items, "latin-1", _parse_item, side_lines))
-
-    def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
-        """One epoch, in the order that the seed determines."""
-        return self._read(batch_size, lambda *line: tf.logical_not(self._held_out.mask(*line)), shuffle_seed)
-
-    def held_out(self, batch_size: int) -> tf.data.Dataset:
-        """The held-out ratings, in the order of the file."""
-        return self._read(batch_size, self._held_out.mask, None)
-
-    def training_size(self) -> int:
-        """Estimated samples per epoch over all ranks."""
-        return round(estimated_lines(self._paths) * (1 - self._held_out.fraction))
-
-    def _read(self, batch_size: int, keep: Callable, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
-        line_format = LineFormat(_RATING_PATTERN, self._parse, _explain_rating)
-        return read(self._paths, line_format, self._bad_lines, batch_size, keep, shuffle_seed, self._share)
 
     def _parse(self, text: tf.Tensor) -> Batch:
         # All lines matched the pattern, so every one has four columns.
