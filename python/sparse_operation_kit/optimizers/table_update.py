@@ -12,7 +12,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies, table_parts
-from sparse_operation_kit.tables.table_device import on_device
+from sparse_operation_kit.tables.table_device import check_trained_on_servers, on_device
 
 # Above these bits of a row number in a gradient is the number of the table's part: cc/table/row_reference.h.
 _REFERENCE_BITS = 53
@@ -50,8 +50,9 @@ def claim_table(variable: tf.Variable, optimizer: Any, rule: str) -> None:
 
     Raises:
       ValueError: if the variable is already trained with another rule; or if another optimizer trains it
-        with this rule, and the rule keeps state.
+        with this rule, and the rule keeps state; or if the variable should be on parameter servers.
     """
+    check_trained_on_servers(variable)
     owner, its_rule = getattr(variable, _OWNER_ATTRIBUTE, (optimizer, rule))
     # A rule without slots keeps no state between steps, so several optimizers may train the same table.
     has_state = bool(native.optimizer_rules()[rule]["slots"])

@@ -82,24 +82,27 @@ class Servers(NamedTuple):
     Attributes:
       devices: The device of part p of each table, by p. Empty without parameter servers.
       worker: The device of the worker that builds the graph, where tables are described.
+      missed: In words, the servers on which the program does not make the table. It may look up rows that a
+        checkpoint has, but must not train them.
     """
 
     devices: tuple[str, ...] = ()
     worker: str = ""
+    missed: str = ""
 
 
 def servers_of_program(name: str) -> Servers:
     """Returns the parameter servers that hold a table which is made here.
 
     They are those of the `replica_device_setter` whose scope this is; Estimator makes models in one too. In a
-    scope of `tf.device("/job:ps/...")` without one, they are those of `TF_CONFIG`.
+    scope of `tf.device("/job:ps/...")` without one, they are those of `TF_CONFIG`. Elsewhere the table is of
+    this process: also in a cluster, programs evaluate and export checkpoints in sessions of their own.
 
     Args:
       name: The variable's name, for errors.
 
     Raises:
-      ValueError: There are parameter servers, but the program does not make the table on them, so that each
-        worker would train one of its own; or it does, and does not say how many they are.
+      ValueError: The table would be on a server, and the program does not say how many there are.
     """
     if is_alone():
         return Servers()
@@ -115,14 +118,23 @@ def servers_of_program(name: str) -> Servers:
     count = _servers_of_config()
     if is_on_servers and count:
         return Servers(_server_devices("/job:ps", count))
-    if is_on_servers or count:
-        where = here if is_on_servers else f"the {count} of TF_CONFIG"
-        raise ValueError(
-            f"Embedding variable '{name}': with parameter servers ({where}) a table is made in the scope of "
-            "tf.compat.v1.train.replica_device_setter, which says how many they are, as Estimator's models "
-            "are; without it each worker would train a table of its own"
-        )
-    return Servers()
+    if is_on_servers:
+        raise ValueError(_missed(name, here))
+    return Servers(missed=f"the {count} of TF_CONFIG" if count else "")
+
+
+def check_trained_on_servers(table: EmbeddingVariable) -> None:
+    """Raises ValueError if the program has parameter servers, and the table that it trains is not on them."""
+    if table.servers.missed:
+        raise ValueError(_missed(table.m_var_name, table.servers.missed))
+
+
+def _missed(name: str, servers: str) -> str:
+    return (
+        f"Embedding variable '{name}': with parameter servers ({servers}) a table that is trained is made in "
+        "the scope of tf.compat.v1.train.replica_device_setter, which says how many they are, as Estimator's "
+        "models are; without it each worker would train a table of its own"
+    )
 
 
 def _server_devices(servers: Any, count: int) -> tuple[str, ...]:
