@@ -294,13 +294,6 @@ def test_a_device_of_a_server_means_all_servers(monkeypatch):
         assert devices_of(sok.EmbeddingVariable("users", 2)) == both
 
 
-@pytest.mark.parametrize("kind", ["chief", "worker", "master", "ps"])
-def test_a_private_copy_of_a_worker_is_refused(monkeypatch, kind):
-    set_task(monkeypatch, kind)
-    with tf.Graph().as_default(), pytest.raises(ValueError, match=r"'users'.*\(the 2 of TF_CONFIG\)"):
-        sok.get_embedding_variable("users", 4)
-
-
 def test_an_evaluator_and_clusters_of_workers_have_tables_of_their_own(monkeypatch):
     with tf.Graph().as_default():
         set_task(monkeypatch, "evaluator")

@@ -7,10 +7,15 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import variables
+from sparse_operation_kit.tables import table_parts
 
 
 def parts(params: Any) -> list[Any]:
-    """Returns the parts of a variable, which may be partitioned, as a list."""
+    """Returns the parts of a variable, which may be partitioned, as a list.
+
+    All parts of a table on parameter servers are the table.
+    """
+    params = table_parts.joined(params)
     if isinstance(params, (list, tuple, variables.PartitionedVariable)):
         return list(params)
     return [params]

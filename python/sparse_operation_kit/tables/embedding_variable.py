@@ -238,7 +238,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         return servers
 
     def _make_handle(self, name: str, shape: tf.TensorShape, definition: dict[str, Any]) -> tf.Tensor:
-        self._parts = table_parts.parts_on_servers(self.m_var_name, self.servers.devices)
+        self._parts = table_parts.parts_on_servers(self)
         # Without control dependencies: every step runs the handle's op, and must not run those again.
         with tf.control_dependencies(None):
             if self._parts:

@@ -69,15 +69,15 @@ class EmbeddingVariableOption:
 class InParts(EmbeddingVariable):
     """An embedding variable created with a partitioner.
 
-    Programs iterate over the parts of such a variable. It has one part, itself: rows are sharded over ranks
-    by key.
+    Programs iterate over the parts of such a variable: one on each parameter server. Without servers it has
+    one part, itself: rows are sharded over ranks by key.
     """
 
-    def __iter__(self) -> Iterator[EmbeddingVariable]:
-        return iter((self,))
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts or (self,))
 
     def __len__(self) -> int:
-        return 1
+        return len(self._parts) or 1
 
 
 def get_embedding_variable(
@@ -120,8 +120,8 @@ def get_embedding_variable(
       trainable: Whether the variable is in `TRAINABLE_VARIABLES`.
       collections: The collections that the variable is added to, by default `[GLOBAL_VARIABLES]`.
       caching_device: Not used.
-      partitioner: If given, iterating over the result yields one part, the variable itself. Rows are sharded
-        over ranks by key in any case.
+      partitioner: If given, iterating over the result yields its parts: one on each parameter server or,
+        without servers, the variable itself. Servers and ranks share rows by key in any case.
       validate_shape: Not used.
       custom_getter: Must be None. Custom getters of variable scopes are not called.
       constraint: Must be None: updated rows are not changed further.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import tensorflow as tf
 
@@ -19,16 +19,23 @@ if TYPE_CHECKING:
     from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
-class TablePart(NamedTuple):
-    """A part of a table in parts.
+class TablePart:
+    """A part of a table in parts. A program that looks up ids in the list of all parts uses the table.
 
     Attributes:
+      table: The variable.
       name: The variable's name, a slash, `part_` and the part's number.
       handle: The handle of the part's rows.
+      dtype: That of the rows.
     """
 
-    name: str
-    handle: tf.Tensor
+    dtype = tf.float32
+
+    def __init__(self, table: EmbeddingVariable, name: str, handle: tf.Tensor) -> None:
+        """Made by `parts_on_servers`."""
+        self.table = table
+        self.name = name
+        self.handle = handle
 
     @property
     def device(self) -> str:
@@ -40,22 +47,52 @@ class TablePart(NamedTuple):
         with on_device(self.device):
             return native.ops.sok_table_size(self.handle)
 
+    def refuse(self) -> NoReturn:
+        """Raises TypeError: a part is used like a variable."""
+        raise TypeError(
+            f"Embedding variable '{self.table.m_var_name}' is in {len(self.table.handles)} parts on "
+            f"parameter servers, and '{self.name}' is one of them, without lookups and a value of its own: "
+            "look ids up in the variable, or in the list of all parts in their order"
+        )
 
-def parts_on_servers(name: str, devices: Sequence[str]) -> list[TablePart]:
-    """Adds the handles of a table's parts to the graph.
 
-    Args:
-      name: The variable's unique name.
-      devices: The servers' devices.
-    """
+def _refuse_value(part: TablePart, *args: Any, **kwargs: Any) -> NoReturn:
+    del args, kwargs
+    part.refuse()
+
+
+tf.register_tensor_conversion_function(TablePart, _refuse_value)
+
+
+def parts_on_servers(table: EmbeddingVariable) -> list[TablePart]:
+    """Adds the handles of a table's parts to the graph: one for each of its servers."""
     parts = []
     # Without control dependencies: every step runs the handles' ops, and must not run those again.
     with tf.control_dependencies(None):
-        for number, device in enumerate(devices):
-            part = f"{name}/part_{number}"
+        for number, device in enumerate(table.servers.devices):
+            name = f"{table.m_var_name}/part_{number}"
             with on_device(device):
-                parts.append(TablePart(part, native.ops.sok_table(shared_name=name, name=part)))
+                handle = native.ops.sok_table(shared_name=table.m_var_name, name=name)
+            parts.append(TablePart(table, name, handle))
     return parts
+
+
+def joined(params: Any) -> Any:
+    """Returns the table whose parts a lookup gets; what else it gets, as it is.
+
+    Args:
+      params: What a program looks ids up in.
+
+    Raises:
+      TypeError: Only some of a table's parts are given, or in another order, or with something else.
+    """
+    given = list(params) if isinstance(params, (list, tuple)) else [params]
+    part = next((one for one in given if isinstance(one, TablePart)), None)
+    if part is None:
+        return params
+    if [*map(id, given)] != [*map(id, part.table)]:
+        part.refuse()
+    return part.table
 
 
 def beside(handle: tf.Tensor, table: EmbeddingVariable) -> contextlib.AbstractContextManager[Any]:

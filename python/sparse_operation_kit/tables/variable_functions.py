@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
 
@@ -16,6 +17,7 @@ from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 def _without_lists_of_tables(original: Callable) -> Callable:
     @functools.wraps(original)
     def embedding_lookup_and_transform(params, *args, **kwargs):
+        params = table_parts.joined(params)
         parts = tf.nest.flatten(params) if isinstance(params, (list, tuple)) else [params]
         tables = [part.m_var_name for part in parts if is_embedding_variable(part)]
         if tables and len(parts) > 1:
