@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.compat.tensors import with_values
-from sparse_operation_kit.dist_model_parallel.ids import as_ids, checked_ids, unless
-from sparse_operation_kit.dist_model_parallel.inputs import Ids
+from sparse_operation_kit.dist_model_parallel.inputs import Ids, as_ids, checked_ids, unless
 from sparse_operation_kit.dist_model_parallel.keras import FloatLayer, Layer, keras
 from sparse_operation_kit.dist_model_parallel.strategy import COMBINERS
 from sparse_operation_kit.lookup import ordinary

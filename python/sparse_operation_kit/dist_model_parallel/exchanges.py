@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from sparse_operation_kit.dist_model_parallel.ids import unless
+from sparse_operation_kit.dist_model_parallel.inputs import unless
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.ranks import exchange_names
 from sparse_operation_kit.ranks.communicator import communicator

@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.dist_model_parallel import exchanges
 from sparse_operation_kit.dist_model_parallel.exchanges import swap
-from sparse_operation_kit.dist_model_parallel.ids import unless
-from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, LayerCall, merge_ids
+from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, LayerCall, merge_ids, unless
 from sparse_operation_kit.dist_model_parallel.layout import Part, Unit
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
