@@ -93,11 +93,12 @@ class LoadCheckpointOp : public tf::OpKernel {
       const auto replace = [&](std::shared_ptr<EngineTable> table) {
         replaced = true;
         ref.table = std::move(table);
-        ref.resource->Replace(ref.table);
+        // Another worker of a server could use the table before it is loaded.
+        ref.resource->Replace(ref.table, kBeingRestored);
       };
       const Status loaded = checked->tables[i].Load(*call, ref.table.get(), replace);
       // Otherwise a program that catches the error would go on with an empty table, and save it.
-      if (!loaded.ok() && replaced) ref.resource->Lose(loaded.message());
+      if (replaced) ref.resource->Lose(loaded.ok() ? "" : loaded.message());
       TF_RETURN_IF_ERROR(ToTf(loaded));
     }
     return tf::Status();

@@ -76,8 +76,8 @@ tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table,
     const std::string lost = use == TableUse::kRestore ? "" : found->lost();
     if (lost.empty()) return tf::Status();
     return tf::errors::FailedPrecondition(
-        who(), " has lost its rows, because a restore failed: restore it again, or run its initializer (",
-        lost, ")");
+        who(), " has lost its rows, because a restore failed or has not ended: restore it again, or run its ",
+        "initializer (", lost, ")");
   }
   tf::core::RefCountPtr<Runtime> runtime;
   TF_RETURN_IF_ERROR(LookupRuntime(context, who(), &runtime));

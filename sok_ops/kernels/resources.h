@@ -66,14 +66,14 @@ class TableResource : public tensorflow::ResourceBase {
     const MutexLock lock(mutex_);
     return table_;
   }
-  // Kernels that already use the old table continue with it.
-  void Replace(std::shared_ptr<EngineTable> table) {
+  // Kernels that already use the old table continue with it. `lost` as for Lose.
+  void Replace(std::shared_ptr<EngineTable> table, std::string lost = "") {
     const MutexLock lock(mutex_);
     table_ = std::move(table);
-    lost_.clear();
+    lost_ = std::move(lost);
   }
 
-  // Says why the table has lost its rows. Until Replace, only a restore can use it.
+  // Says why the table is without its rows; "": it is not. Until it is not, only a restore can use it.
   void Lose(std::string reason) {
     const MutexLock lock(mutex_);
     lost_ = std::move(reason);
@@ -112,6 +112,9 @@ struct TableRef {
 // else or does not have exactly one element.
 tensorflow::Status TableHandle(tensorflow::OpKernelContext* context, int index,
                                const tensorflow::ResourceHandle** handle);
+
+// A reason for TableResource::Lose.
+constexpr char kBeingRestored[] = "it is being restored";
 
 // What a kernel does with a table.
 enum class TableUse {

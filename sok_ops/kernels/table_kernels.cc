@@ -175,6 +175,7 @@ class InitializeTableOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("rank", &rank_));
     OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &ranks_));
     OP_REQUIRES_OK(construction, construction->GetAttr("keep_existing", &keep_existing_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("for_restore", &for_restore_));
     OP_REQUIRES(construction, ranks_ == 0 || rank_ < ranks_,
                 tf::errors::InvalidArgument("SokInitializeTable: rank ", rank_, " of ", ranks_, " ranks"));
   }
@@ -209,11 +210,12 @@ class InitializeTableOp : public tf::OpKernel {
         context,
         tf::LookupOrCreateResource<TableResource>(context, *handle, &resource, [&](TableResource** created) {
           *created = new TableResource(table, attributes_.key_dtype, runtime->gradient_dtype);
+          if (for_restore_) (*created)->Lose(kBeingRestored);
           return tf::Status();
         }));
     const tf::core::ScopedUnref unref(resource);
     // Another op may have made the table since this one looked for it, and others may have used it since.
-    if (!keeps) resource->Replace(std::move(table));
+    if (!keeps) resource->Replace(std::move(table), for_restore_ ? kBeingRestored : "");
   }
 
  private:
@@ -222,6 +224,7 @@ class InitializeTableOp : public tf::OpKernel {
   int rank_;
   int ranks_;
   bool keep_existing_;
+  bool for_restore_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
 SOK_GPU_KERNEL(InitializeTableOp, "SokInitializeTable", "handle", "initial_rows");

@@ -73,6 +73,7 @@ REGISTER_OP("SokInitializeTable")
     .Attr("initializer_seed: int = 0")
     .Attr("initializer_rows: int >= 0 = 0")
     .Attr("keep_existing: bool = false")
+    .Attr("for_restore: bool = false")
     .Attr("rank: int >= 0 = 0")
     .Attr("ranks: int >= 0 = 0")
     .SetIsStateful()
@@ -82,6 +83,8 @@ capacity: the number of rows on this rank; 0: no limit.
 initial_rows: for the initializer 'given' one tensor [rows, dim], the initial rows that keys share; otherwise none.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
 initializer_rows: the number of initial rows that keys share, below 2^32; 0: each key has its own.
+keep_existing: unless it is a table of other keys: of another rank, or with other attributes.
+for_restore: a table that it makes cannot be used, nor counts as initialized, until it is restored.
 rank, ranks: this process among those that hold the rows; ranks = 0: as the session's SokInit has it.
 on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.

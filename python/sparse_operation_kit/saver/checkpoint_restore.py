@@ -47,7 +47,7 @@ def add_load_ops(
     """
     processes = table_parts.by_process(tables, "restored by one Saver")
     what = f"Restoring a checkpoint of {list_of([table.m_var_name for table in tables])}"
-    made = [table.make_if_missing() for table in tables]
+    made = [table.make_if_missing(for_restore=True) for table in tables]
     checks, loads = Stages(what), Stages(what)
     with tf.control_dependencies([*made, *after]):
         checked = table_parts.on_each(

@@ -15,6 +15,7 @@ from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.checkpoint import reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.ranks.communicator import alone, communicator
+from sparse_operation_kit.tables.table_device import servers_of_config
 
 
 @replacements.implements("tf.compat.v1.estimator.Estimator._export_all_saved_models")
@@ -23,7 +24,8 @@ def _by_rank_0(original: Callable) -> Callable:
     def export_all_saved_models(self, export_dir_base, *args, checkpoint_path=None, **kwargs):
         checkpoint_path = checkpoint_path or self.latest_checkpoint()
         kwargs["checkpoint_path"] = checkpoint_path
-        if communicator().size == 1 or not _has_tables(checkpoint_path):
+        is_one_process = communicator().size == 1 and not servers_of_config()
+        if is_one_process or not _has_tables(checkpoint_path):
             return original(self, export_dir_base, *args, **kwargs)
         if communicator().rank > 0:
             # Exporters look for old exports there, maybe before rank 0 has made it.

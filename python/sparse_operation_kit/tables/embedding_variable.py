@@ -622,10 +622,15 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         del restored_tensors, restored_shapes
         self._refuse("can be restored by tf.compat.v1.train.Saver with TensorFlow's own builders only")
 
-    def make_if_missing(self) -> tf.Operation:
-        """Returns an op that creates the empty table if the initializer has not run."""
+    def make_if_missing(self, for_restore: bool = False) -> tf.Operation:
+        """Returns an op that creates the empty table if the initializer has not run.
+
+        Args:
+          for_restore: Whether a restore follows. Workers of parameter servers do not see the table before.
+        """
+        for_restore = for_restore and bool(self._parts)
         with tf.control_dependencies(self._initializer_inputs):
-            return self._make_parts("MakeTable", keep_existing=True)
+            return self._make_parts("MakeTable", keep_existing=True, for_restore=for_restore)
 
     def _make_parts(self, name: str, **arguments: Any) -> tf.Operation:
         """Returns an op that makes the table, or its part on each server."""

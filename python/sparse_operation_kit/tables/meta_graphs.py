@@ -36,7 +36,7 @@ _META_GRAPH = "tensorflow.python.framework.meta_graph"
 _log = logging.getLogger(__name__)
 
 # Attributes of the op that makes a table: an input has the first, and a call the second.
-_NOT_COPIED = ("num_initial_rows", "keep_existing")
+_NOT_COPIED = ("num_initial_rows", "keep_existing", "for_restore")
 # The control input of an op that runs `sok.Init`.
 _INIT = re.compile(r"\^(.*/)?SokInit(_\d+)?")
 # The classes whose objects an import can make, by name.

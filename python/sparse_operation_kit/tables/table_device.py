@@ -115,7 +115,7 @@ def servers_of_program(name: str) -> Servers:
         if count:
             worker = setter._worker_device if is_on_servers else here
             return Servers(_server_devices(setter._ps_device, count), _text_of(worker))
-    count = _servers_of_config()
+    count = servers_of_config()
     if is_on_servers and count:
         return Servers(_server_devices("/job:ps", count))
     if is_on_servers:
@@ -149,7 +149,7 @@ def _text_of(device: Any) -> str:
     return device if isinstance(device, str) else "" if device is None else device.to_string()
 
 
-def _servers_of_config() -> int:
+def servers_of_config() -> int:
     """Returns the number of parameter servers in `TF_CONFIG`. An evaluator has no part in the cluster."""
     try:
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
