@@ -1,0 +1,128 @@
+"""Tasks of a cluster that are killed: training goes on, from what was saved, and no row is half new."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+import local_cluster
+import parameter_server_task
+import sparse_operation_kit as sok
+
+v1 = tf.compat.v1
+
+PATIENCE_SECONDS = 240
+
+
+class Tasks:
+    """The processes of a cluster with two servers, a chief and a worker."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        jobs = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0)]
+        self.folder = folder
+        self._cluster = {"ps": [], "chief": [], "worker": []}
+        for (job, _), port in zip(jobs, local_cluster.free_ports(len(jobs))):
+            self._cluster[job].append(f"127.0.0.1:{port}")
+        self._running: dict[tuple[str, int], subprocess.Popen] = {}
+        for task in jobs:
+            self.start(*task)
+
+    def start(self, job: str, number: int) -> None:
+        config = json.dumps({"cluster": self._cluster, "task": {"type": job, "index": number}})
+        with open(self.folder / f"{job}{number}.log", "ab") as log:
+            self._running[job, number] = subprocess.Popen(
+                [sys.executable, parameter_server_task.__file__, str(self.folder)],
+                env={**os.environ, "TF_CONFIG": config},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def kill(self, job: str, number: int) -> None:
+        process = self._running.pop((job, number))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def wait_for_steps(self, more: int) -> None:
+        """Waits until both workers have made `more` steps from now on, in one session or a new one."""
+        before = {name: self._steps(name) for name in ("chief0", "worker0")}
+        self._wait(lambda: all(self._has_gone_on(name, before[name], more) for name in before))
+
+    def wait_for_end(self) -> None:
+        (self.folder / "stop").touch()
+        workers = [self._running["chief", 0], self._running["worker", 0]]
+        self._wait(lambda: all(process.poll() is not None for process in workers))
+        assert [process.returncode for process in workers] == [0, 0], self.logs()
+
+    def stop(self) -> None:
+        for job, number in list(self._running):
+            self.kill(job, number)
+
+    def logs(self) -> str:
+        return "\n".join(log.read_text()[-3000:] for log in sorted(self.folder.glob("*.log")))
+
+    def _steps(self, name: str) -> int:
+        file = self.folder / f"{name}.steps"
+        return int(file.read_text()) if file.exists() else 0
+
+    def _has_gone_on(self, name: str, before: int, more: int) -> bool:
+        steps = self._steps(name)
+        # A restarted task counts from 0.
+        return steps >= before + more or more <= steps < before
+
+    def _wait(self, is_done) -> None:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not is_done():
+            assert time.monotonic() < end, self.logs()
+            time.sleep(0.05)
+
+
+def rows_of_checkpoint(prefix: str) -> tuple[int, np.ndarray]:
+    """The global step of a checkpoint and the rows of all ids."""
+    with tf.Graph().as_default() as graph:
+        table = sok.get_embedding_variable(
+            "rows", parameter_server_task.DIM, initializer=v1.zeros_initializer()
+        )
+        rows = tf.nn.embedding_lookup(table, tf.constant(parameter_server_task.IDS, tf.int64))
+        step = v1.train.get_or_create_global_step()
+        saver = v1.train.Saver()
+    with v1.Session(graph=graph) as session:
+        saver.restore(session, prefix)
+        return session.run([step, rows])
+
+
+def check_rows(rows: np.ndarray) -> None:
+    assert (rows == rows[:, :1]).all(), f"a row is half new: {rows}"
+    counts = rows[:, 0]
+    # A push is applied whole on each server.
+    for server in (0, 1):
+        assert len(set(counts[server::2])) == 1, counts
+
+
+def test_every_role_may_be_killed(tmp_path):
+    tasks = Tasks(tmp_path)
+    saved = 0
+    try:
+        tasks.wait_for_steps(15)
+        for task in [("worker", 0), ("ps", 1), ("chief", 0), ("ps", 0)]:
+            prefix = tf.train.latest_checkpoint(str(tmp_path / "model"))
+            step, rows = rows_of_checkpoint(prefix)
+            check_rows(rows)
+            assert step >= saved, "a saved step is lost"
+            saved = step
+            tasks.kill(*task)
+            tasks.start(*task)
+            tasks.wait_for_steps(15)
+        tasks.wait_for_end()
+    finally:
+        tasks.stop()
+    step, rows = rows_of_checkpoint(tf.train.latest_checkpoint(str(tmp_path / "model")))
+    check_rows(rows)
+    assert step > saved
