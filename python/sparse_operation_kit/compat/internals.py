@@ -18,6 +18,7 @@ from tensorflow.python.feature_column import feature_column as columns_v1  # noq
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2  # noqa: F401
 from tensorflow.python.feature_column import serialization  # noqa: F401
 from tensorflow.python.framework import func_graph, kernels, op_def_registry, ops  # noqa: F401
+from tensorflow.python.framework.function import Defun  # noqa: F401
 from tensorflow.python.ops import control_flow_v2_func_graphs as branches  # noqa: F401
 from tensorflow.python.ops import (  # noqa: F401
     init_ops,

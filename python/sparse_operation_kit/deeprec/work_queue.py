@@ -1,36 +1,44 @@
-"""DeepRec's WorkQueue: works, such as file names, each of which is taken by one rank.
+"""DeepRec's WorkQueue: works, such as file names, each of which is taken by one rank or worker.
 
 The queue is the list of works that nobody has taken, in the order of epochs, and each rank's position in its
 share: rank r of n has the works r, r + n, r + 2n and so on. So taking a work needs no communication. A
 checkpoint has the list of the remaining works, which any number of ranks can share after a restore.
+
+With parameter servers the list and the one position are on the first server, and a worker takes the next work
+when it needs one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit.compat import notices
-from sparse_operation_kit.compat.internals import saveable_object
-from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.compat.internals import Defun, resource_variable_ops, saveable_object
+from sparse_operation_kit.ranks.communicator import Communicator, communicator
+from sparse_operation_kit.tables.table_device import first_server, on_device
 
 _logger = logging.getLogger(__name__)
 
 
 class WorkQueue(saveable_object.SaveableObject):
-    """Works of several epochs, each of which is taken once, by one rank.
+    """Works of several epochs, each of which is taken once, by one rank or worker.
 
-    Savers that save everything save the remaining works, and restore them on any number of ranks. A work that
-    was taken is not given again, even if it was not read to its end. If the works are not those of the
-    checkpoint, the queue starts over.
+    Savers that save everything save the remaining works, and restore them on any number of ranks or workers.
+    A work that was taken is not given again, even if it was not read to its end. If the works are not those
+    of the checkpoint, the queue starts over.
 
-    `tf.local_variables_initializer()` initializes the queue, unless it was restored.
+    `tf.local_variables_initializer()` initializes the queue, unless it was restored. With parameter servers
+    (in the scope of `replica_device_setter`, or with servers in `TF_CONFIG`) all workers share one queue,
+    which is a global variable: the chief initializes or restores it, with all others.
     """
 
     def __init__(
@@ -45,7 +53,7 @@ class WorkQueue(saveable_object.SaveableObject):
         name: str | None = None,
         local_work_mgr: Any = None,
     ) -> None:
-        """Adds the queue to the default graph. All ranks must create the same queue.
+        """Adds the queue to the default graph. All ranks or workers must create the same queue.
 
         Args:
           works: names of files.
@@ -78,18 +86,26 @@ class WorkQueue(saveable_object.SaveableObject):
         self._works = [tf.compat.as_bytes(work).strip() for work in works]
         self._prefix = prefix
         name = tf.compat.v1.get_default_graph().unique_name(name or "work_queue")
-        ranks = communicator()
+        self._server = first_server()
+        ranks = Communicator() if self._server else communicator()
         self._rank, self._ranks = ranks.rank, ranks.size
         self._order = _order(self._works, num_epochs, shuffle, seed)
         # The position counts up to the limit, where the rank's share ends.
         self._limit = len(self._order)
-        with tf.device("/device:CPU:0"), tf.name_scope(name + "/"):
-            self._left = _local_variable("left", self._order)
-            self._position = _local_variable("position", np.int64(self._limit - self._share(self._limit)))
+        with self._at_home(), tf.name_scope(name + "/"):
+            first = np.int64(self._limit - self._share(self._limit))
+            if self._server:
+                self._position = _shared_variable("position", first)
+                self._known = _shared_variable("works", self._identity())
+                self._left = _SharedWorks(self, self._order, [self._position, self._known])
+            else:
+                self._left = _local_variable("left", self._order)
+                self._position = _local_variable("position", first)
             self._digest = tf.constant(b",".join(self._works), name="digest")
             specs = self._specs(name, tf.fill([self._ranks], self._taken()))
         super().__init__(self, specs, name)
-        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self)
+        if not self._server:
+            tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self)
 
     def __len__(self) -> int:
         """The number of works of all epochs."""
@@ -102,15 +118,8 @@ class WorkQueue(saveable_object.SaveableObject):
 
     def take(self) -> tf.Tensor:
         """Returns a scalar string: a different work in each run, and OutOfRangeError after the last one."""
-        with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/take/"):
-            # Counts atomically, so that concurrent runs take different works.
-            position = tf.raw_ops.ResourceCountUpTo(
-                resource=self._position.handle, limit=self._limit, T=tf.int64
-            )
-            left = self._left.read_value()
-            number = position - self._start(left)
-            work = tf.gather(tf.constant(self._works), left[number * self._ranks + self._rank])
-            return work if self._prefix is None else tf.strings.join([self._prefix, work])
+        with self._at_home(), tf.name_scope(self.name + "/take/"):
+            return self._take(lambda variable: variable.handle)
 
     def input_producer(self) -> tf.queue.FIFOQueue:
         """Returns a queue of works for readers, which a queue runner fills."""
@@ -138,8 +147,50 @@ class WorkQueue(saveable_object.SaveableObject):
 
     @tf.autograph.experimental.do_not_convert
     def _take_for(self, element: tf.Tensor) -> tf.Tensor:
-        del element
-        return self.take()
+        if not self._server:
+            return self.take()
+
+        # A dataset's functions run in the worker's process, where the server's variables have no handles.
+        @Defun(element.dtype)
+        def take_on_server(element: tf.Tensor) -> tf.Tensor:
+            del element
+            return self._take(_handle_by_name)
+
+        target = tf.DeviceSpec.from_string(self._server).replace(replica=0).to_string()
+        return tf.raw_ops.RemoteCall(target=target, args=[element], Tout=[tf.string], f=take_on_server)[0]
+
+    def _take(self, handle_of: Callable[[tf.Variable], tf.Tensor]) -> tf.Tensor:
+        """The next work. `handle_of` gives the handle of a variable where the ops run."""
+        checked = []
+        if self._server:
+            known = tf.raw_ops.ReadVariableOp(resource=handle_of(self._known), dtype=tf.string)
+            checked.append(self._check(known))
+        with tf.control_dependencies(checked):
+            # Counts atomically, so that concurrent runs take different works.
+            position = tf.raw_ops.ResourceCountUpTo(
+                resource=handle_of(self._position), limit=self._limit, T=tf.int64
+            )
+        left = tf.raw_ops.ReadVariableOp(resource=handle_of(self._left), dtype=tf.int64)
+        number = position - self._start(left)
+        work = tf.gather(tf.constant(self._works), left[number * self._ranks + self._rank])
+        return work if self._prefix is None else tf.strings.join([self._prefix, work])
+
+    def _identity(self) -> bytes:
+        """A short text that differs if the works or their number do."""
+        return f"{self._limit} {hashlib.sha256(b','.join(self._works)).hexdigest()}".encode()
+
+    def _check(self, known: tf.Tensor) -> tf.Operation:
+        """Returns an op that fails if the works on the server are not those of this worker."""
+        problem = (
+            f"WorkQueue '{self.name}': the queue on the parameter servers has other works than this "
+            f"worker's, {len(self._works)} from {self._works[0]!r} to {self._works[-1]!r}, {self._limit} in "
+            "all epochs; all workers must give the same works in the same order, and as many epochs"
+        )
+        return tf.raw_ops.Assert(condition=tf.equal(known, self._identity()), data=[problem])
+
+    def _at_home(self) -> contextlib.AbstractContextManager[None]:
+        """A scope for ops on the queue's state."""
+        return on_device(self._server) if self._server else tf.device("/device:CPU:0")
 
     def add_summary(self) -> None:
         """Adds a summary of the fraction of works that remain in this rank's share."""
@@ -164,10 +215,13 @@ class WorkQueue(saveable_object.SaveableObject):
             with tf.control_dependencies([told]):
                 return tf.constant(self._order)
 
-        with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/restore/"):
+        with self._at_home(), tf.name_scope(self.name + "/restore/"):
             left = tf.cond(tf.equal(digest, self._digest), lambda: left, anew)
-            position = self._position.assign(self._start(left), read_value=False)
-            return tf.group(self._left.assign(left, read_value=False), position)
+            others = [self._position.assign(self._start(left), read_value=False)]
+            if self._server:
+                others.append(self._known.assign(self._identity(), read_value=False))
+            with tf.control_dependencies(others):
+                return self._left.assign(left, read_value=False)
 
     def _share(self, works: Any) -> Any:
         """How many of `works` works belong to this rank."""
@@ -205,10 +259,62 @@ def _order(works: Sequence[bytes], num_epochs: int, shuffle: bool, seed: int | N
     return np.concatenate(epochs).astype(np.int64)
 
 
+class _SharedWorks(resource_variable_ops.ResourceVariable, saveable_object.SaveableObject):
+    """The works that nobody has taken, on a server. Initializing or saving them does so for the queue."""
+
+    optional_restore = False
+
+    def __init__(self, queue: WorkQueue, value: np.ndarray, others: Sequence[tf.Variable]) -> None:
+        """Creates the variable in the default graph; it is initialized after `others`."""
+        self._queue = queue
+        # Without SaveableObject's __init__, which would set what is a property here.
+        resource_variable_ops.ResourceVariable.__init__(
+            self,
+            initial_value=_of_any_length(value),
+            trainable=False,
+            collections=[tf.compat.v1.GraphKeys.GLOBAL_VARIABLES],
+            validate_shape=False,
+            name="left",
+        )
+        with tf.control_dependencies([other.initializer for other in others]):
+            self._initializer_op = self.assign(self._initial_value, read_value=False)
+
+    @property
+    def specs(self) -> list[saveable_object.SaveSpec]:
+        """What Savers save."""
+        return self._queue.specs
+
+    def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> tf.Operation:
+        """Returns an op that restores the queue."""
+        return self._queue.restore(restored_tensors, restored_shapes)
+
+
+def _shared_variable(name: str, value: Any) -> tf.Variable:
+    """A variable in no collection."""
+    return tf.compat.v1.Variable(
+        tf.constant(value), trainable=False, collections=[], use_resource=True, name=name
+    )
+
+
+def _handle_by_name(variable: tf.Variable) -> tf.Tensor:
+    """A variable's handle in a function that runs in the process of the variable."""
+    handle = variable.handle.op
+    return tf.raw_ops.VarHandleOp(
+        dtype=variable.dtype.base_dtype,
+        shape=variable.shape,
+        shared_name=handle.get_attr("shared_name").decode(),
+        container=handle.get_attr("container").decode(),
+    )
+
+
+def _of_any_length(value: Any) -> tf.Tensor:
+    # Of unknown shape: a restored value may be longer or shorter.
+    return tf.compat.v1.placeholder_with_default(value, [None] * np.ndim(value))
+
+
 def _local_variable(name: str, value: Any) -> tf.Variable:
     """A variable whose initializer leaves a restored value as it is."""
-    # Of unknown shape: a restored value may be longer or shorter.
-    initial = tf.compat.v1.placeholder_with_default(value, [None] * np.ndim(value))
+    initial = _of_any_length(value)
     variable = tf.compat.v1.Variable(
         initial,
         trainable=False,

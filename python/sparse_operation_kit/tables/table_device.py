@@ -108,13 +108,10 @@ def servers_of_program(name: str) -> Servers:
         return Servers()
     here = _current_device()
     is_on_servers = tf.DeviceSpec.from_string(here).job == "ps"
-    functions = tf.compat.v1.get_default_graph()._device_functions_outer_to_inner
-    setters: list[Any] = [getattr(function, "__self__", None) for function in reversed(functions)]
-    for setter in setters:
-        count = getattr(setter, "_ps_tasks", 0)
-        if count:
-            worker = setter._worker_device if is_on_servers else here
-            return Servers(_server_devices(setter._ps_device, count), _text_of(worker))
+    setter = _device_setter()
+    if setter is not None:
+        worker = setter._worker_device if is_on_servers else here
+        return Servers(_server_devices(setter._ps_device, setter._ps_tasks), _text_of(worker))
     count = servers_of_config()
     if is_on_servers and count:
         return Servers(_server_devices("/job:ps", count))
@@ -135,6 +132,24 @@ def _missed(name: str, servers: str) -> str:
         "the scope of tf.compat.v1.train.replica_device_setter, which says how many they are, as Estimator's "
         "models are; without it each worker would train a table of its own"
     )
+
+
+def first_server() -> str:
+    """Returns the device of what all workers share beside tables; "" without parameter servers.
+
+    It is the first server of the `replica_device_setter` whose scope this is, or else of `TF_CONFIG`.
+    """
+    setter = None if is_alone() else _device_setter()
+    if setter is not None:
+        return _server_devices(setter._ps_device, 1)[0]
+    return _server_devices("/job:ps", 1)[0] if not is_alone() and servers_of_config() else ""
+
+
+def _device_setter() -> Any:
+    """Returns the innermost `replica_device_setter` in whose scope this is; None if there is none."""
+    functions = tf.compat.v1.get_default_graph()._device_functions_outer_to_inner
+    setters = (getattr(function, "__self__", None) for function in reversed(functions))
+    return next((setter for setter in setters if getattr(setter, "_ps_tasks", 0)), None)
 
 
 def _server_devices(servers: Any, count: int) -> tuple[str, ...]:
