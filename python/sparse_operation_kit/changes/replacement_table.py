@@ -196,6 +196,11 @@ TABLE: tuple[Replacement, ...] = (
         _HAS_ITS_OWN_UPDATE,
     ),
     Replacement(
+        "tf.compat.v1.train.SyncReplicasOptimizer.apply_gradients",
+        Part.OPTIMIZERS,
+        "It averages gradients by row number, which may change between steps; the error says what to do.",
+    ),
+    Replacement(
         f"{_LEGACY_OPTIMIZER}.apply_gradients",
         Part.OPTIMIZERS,
         _HAS_ITS_OWN_UPDATE,

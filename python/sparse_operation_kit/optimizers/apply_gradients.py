@@ -19,6 +19,7 @@ from sparse_operation_kit.optimizers import dense_updates, keras_routing, v1_rou
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 from sparse_operation_kit.tables.table_device import on_host_of
 
@@ -85,6 +86,26 @@ def _without_slots(original: Callable) -> Callable:
         return None if is_embedding_variable(var) else original(self, var, slot_name)
 
     return get_slot
+
+
+@replacements.implements("tf.compat.v1.train.SyncReplicasOptimizer.apply_gradients")
+def _without_tables(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        grads_and_vars = list(grads_and_vars)
+        tables = [variable for _, variable in _pairs(grads_and_vars) if is_embedding_variable(variable)]
+        if tables:
+            names = list_of([table.m_var_name for table in tables])
+            raise ValueError(
+                f"tf.compat.v1.train.SyncReplicasOptimizer cannot train the embedding variables {names}: it "
+                "averages gradients of several steps by row number, and a row's number may change between "
+                "steps. Use the optimizer that it wraps for them (sok.split_embedding_variable_from_others), "
+                "which applies each worker's gradients as they come; or train synchronously on ranks, with "
+                "sok.DistributedOptimizer"
+            )
+        return original(self, grads_and_vars, *args, **kwargs)
+
+    return apply_gradients
 
 
 @contextlib.contextmanager
