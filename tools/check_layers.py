@@ -29,7 +29,7 @@ PACKAGE = "sparse_operation_kit"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "arguments", "newer_python"),
     ("compat", "native"),
-    ("kit_lib",),
+    ("kit_lib", "server"),
     ("changes", "graphs"),
     ("ranks",),
     ("tables",),

@@ -23,6 +23,7 @@ from sparse_operation_kit.deeprec import (
     lookups,  # noqa: F401 - registers entries
     multihash,
     program_rules,
+    server_protocols,  # noqa: F401 - registers entries
 )
 from sparse_operation_kit.deeprec.names import ADDED
 from sparse_operation_kit.deeprec.replacement_entries import Part

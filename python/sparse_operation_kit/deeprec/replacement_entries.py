@@ -154,6 +154,11 @@ TABLE: Sequence[Replacement] = (
         find_owners=with_function("train.MonitoredTrainingSession"),
     ),
     Replacement(
+        "tf.compat.v1.train.Server.__init__",
+        Part.NAMES,
+        "DeepRec's protocols `grpc++` and `star_server` mean grpc, the only one here; the log says so once.",
+    ),
+    Replacement(
         "tf.compat.v1.train.CheckpointSaverHook.__init__",
         Part.NAMES,
         "In DeepRec it has the argument `incremental_save_secs`.",
