@@ -31,8 +31,13 @@ def _started() -> tuple[list[Any], list[Any]]:
     ports = [f"127.0.0.1:{port}" for port in free_ports(SERVERS + WORKERS)]
     cluster = {"ps": ports[:SERVERS], "worker": ports[SERVERS:]}
 
+    # Servers of one process share their threads, and in 1.15 a call of a function on a server holds one.
+    threads = v1.ConfigProto(inter_op_parallelism_threads=16)
+
     def start(job: str, count: int) -> list[Any]:
-        return [v1.train.Server(cluster, job_name=job, task_index=task) for task in range(count)]
+        return [
+            v1.train.Server(cluster, job_name=job, task_index=task, config=threads) for task in range(count)
+        ]
 
     return start("ps", SERVERS), start("worker", WORKERS)
 
