@@ -79,18 +79,20 @@ class StepOps:
         group, table = found
         self._fused.setdefault((group, rule), []).append(_TableStep(variable, table, hyper))
         if self._gate is None:
-            self._gate = tf.no_op(name="tables")
+            # Beside the tables: on the worker, each update would send it a tensor.
+            with table_parts.beside(variable.handles[0], variable):
+                self._gate = tf.no_op(name="tables")
         return self._gate
 
     def finish(self) -> None:
         """Creates the fused updates."""
         for (group, rule), steps in self._fused.items():
-            self._gate._add_control_inputs([_updated(group, rule, steps)])
+            self._gate._add_control_inputs(_updates(group, rule, steps))
         self._fused = {}
 
 
-def _updated(group: GroupGradient, rule: str, steps: Sequence[_TableStep]) -> tf.Operation:
-    """Returns the op that sums the gradients of a group and trains some of its tables, on each server one."""
+def _updates(group: GroupGradient, rule: str, steps: Sequence[_TableStep]) -> list[tf.Operation]:
+    """Returns the ops that sum the gradients of a group and train some of its tables: one on each server."""
     of_servers = group.of_servers
     step_is_set = row_policies.tell_global_step(
         [step.variable for step in steps], after=[one.lookup for one in of_servers]
@@ -99,7 +101,7 @@ def _updated(group: GroupGradient, rule: str, steps: Sequence[_TableStep]) -> tf
     if group.op is not of_servers[0].op:
         hyper = tf.stack(hyper)  # one tensor to each server
     updates = []
-    for one in of_servers:
+    for server, one in enumerate(of_servers):
         with table_parts.beside(one.handles[0], steps[0].variable):
             arguments = {
                 **graph_ops.inputs_of(one.op),
@@ -108,13 +110,13 @@ def _updated(group: GroupGradient, rule: str, steps: Sequence[_TableStep]) -> tf
                 "trained": [step.table for step in steps],
                 "optimizer": rule,
             }
-            with tf.control_dependencies([*_awaited(one), *step_is_set]):
+            with tf.control_dependencies([*_awaited(one), *step_is_set[server :: len(of_servers)]]):
                 if one.is_over_ranks:
                     update = native.ops.sok_group_sum_apply_gradients(**arguments, divisor=one.divisor)
                 else:
                     update = native.ops.sok_group_lookup_apply_gradients(**arguments)
         updates.append(update)
-    return table_parts.all_of(updates)
+    return updates
 
 
 def _awaited(group: GroupGradient) -> list[tf.Operation]:

@@ -83,8 +83,8 @@ def apply_to_table(
         )
     told = row_policies.tell_global_step([variable], after=[gradient.indices])
     steps = []
-    for handle, indices, values in _by_process(variable, gradient):
-        with table_parts.beside(handle, variable), tf.control_dependencies(told):
+    for part, (handle, indices, values) in enumerate(_by_process(variable, gradient)):
+        with table_parts.beside(handle, variable), tf.control_dependencies(told[part : part + 1]):
             step = native.ops.sok_apply_gradients(
                 handle=handle,
                 indices=indices,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.arguments import whole_number
+from sparse_operation_kit.tables import table_parts
 
 _COUNTER_BITS = {
     tf.uint8: 8,
@@ -218,7 +219,7 @@ def _check_bool(who: str, name: str, value: Any) -> None:
         raise TypeError(f"{who}: {name} must be True or False, not {value!r}")
 
 
-def tell_global_step(variables: Iterable[Any], after: Iterable[tf.Tensor] = ()) -> list[tf.Operation]:
+def tell_global_step(variables: Iterable[Any], after: Sequence[tf.Tensor] = ()) -> list[tf.Operation]:
     """Adds ops that set the current global step in tables with a `GlobalStepEvict`.
 
     Updates of tables and saves wait for these ops. An update uses the global step before the program
@@ -226,18 +227,25 @@ def tell_global_step(variables: Iterable[Any], after: Iterable[tf.Tensor] = ()) 
 
     Args:
       variables: Any embedding variables.
-      after: The tensors that the ops wait for. Before an update this is the lookup, which could otherwise see
-        either step.
+      after: The tensors that the ops wait for: one for all processes, or one for each. Before an update this
+        is the lookup, which could otherwise see either step.
 
     Returns:
-      The ops, one for each process that has rows of such a table. None if the graph has no global step, so
-      that tables count their own steps.
+      The ops: for each such table, one for each process that has its rows. None if the graph has no global
+      step, so that tables count their own steps.
     """
     aging = [variable for variable in variables if variable.evicts_by_step]
     step = tf.compat.v1.train.get_global_step() if aging else None
     if step is None:
         return []
-    with tf.name_scope("global_step_of_tables"), tf.control_dependencies(after):
-        value = tf.cast(step if tf.is_tensor(step) else step.read_value(), tf.int64)
-        tell = native.ops.sok_table_set_global_step
-        return [op for table in aging for op in table.of_parts(lambda handle: tell(handle, value))]
+    told = []
+    with tf.name_scope("global_step_of_tables"):
+        # Read once: a variable would be read, and sent to the process, for each op.
+        with table_parts.beside(aging[0].handles[0], aging[0]), tf.control_dependencies(after[:1]):
+            value = tf.cast(step.read_value() if hasattr(step, "read_value") else step, tf.int64)
+        for table in aging:
+            for process, handle in enumerate(table.handles):
+                waits = after if len(after) < 2 else [after[process]]
+                with table_parts.beside(handle, table), tf.control_dependencies(waits):
+                    told.append(native.ops.sok_table_set_global_step(handle, value))
+    return told
