@@ -119,7 +119,15 @@ def test_each_program_has_adaptive_columns(name, monkeypatch, tmp_path):
     monkeypatch.setattr(run, "run", lambda data, build, flags, **more: asked.update(locals()))
     importlib.import_module(name).main(["--samples", "100", "--embedding_dim", "2", "--adaptive_emb", "True"])
     with tf.Graph().as_default(), tf.compat.v1.Session(config=without_optimizations()) as session:
-        task = run._Task(asked["data"], asked["build"], asked["flags"], str(tmp_path), None)
+        task = run._Task(
+            asked["data"],
+            asked["build"],
+            asked["flags"],
+            str(tmp_path),
+            None,
+            importlib.import_module("zoo_cluster").Cluster(),
+            "",
+        )
         batch = tf.compat.v1.data.make_one_shot_iterator(task._held_out_batches()).get_next()
         loss = asked["build"](*batch, asked["flags"]).loss
         shared = [one for one in tf.compat.v1.trainable_variables() if "shared_embedding_weights" in one.name]

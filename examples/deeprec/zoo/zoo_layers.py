@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow.compat.v1 as tf
+import zoo_cluster
 
 import sparse_operation_kit.deeprec  # noqa: F401 - gives tf DeepRec's names
 
@@ -17,8 +18,9 @@ SHARED_ROWS = 100
 
 def mlp(inputs: tf.Tensor, units: Sequence[int], name: str, flags: argparse.Namespace) -> tf.Tensor:
     """Dense layers, all but the last with a ReLU; float32 [batch, units[-1]]."""
-    # For parameter servers there would be as many parts as servers; each variable has one.
-    partitioner = tf.min_max_variable_partitioner(1, min_slice_size=flags.dense_layer_partitioner << 10)
+    # On parameter servers a large variable has as many parts as there are servers.
+    parts = max(1, zoo_cluster.Cluster().servers)
+    partitioner = tf.min_max_variable_partitioner(parts, min_slice_size=flags.dense_layer_partitioner << 10)
     scope = tf.variable_scope(name, partitioner=partitioner, reuse=tf.AUTO_REUSE)
     with scope.keep_weights(dtype=tf.float32) if flags.bf16 else scope:
         outputs = tf.cast(inputs, tf.bfloat16) if flags.bf16 else inputs

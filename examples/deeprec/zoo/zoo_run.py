@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import collections
+import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow.compat.v1 as tf
+import zoo_cluster
 import zoo_data
 import zoo_layers
 from tensorflow.python.data.experimental.ops import dataframe, parquet_dataset_ops
@@ -77,6 +80,8 @@ def run(
 ) -> dict[str, Any]:
     """Trains a model on all ranks, evaluates it on the held-out samples, and prints the results.
 
+    With parameter servers in `TF_CONFIG` the process is the task that it names, and the chief evaluates.
+
     Args:
       data: A key of `zoo_data.LABELS`.
       build: `build(features, labels, flags)` returns a `Model`. It is called in a graph for training and in
@@ -91,15 +96,20 @@ def run(
       "samples_per_second" over all ranks; "checkpoint", the path of the last one.
     """
     tf.disable_eager_execution()
-    tf.config.experimental.enable_distributed_strategy(flags.group_embedding)
+    cluster = zoo_cluster.Cluster()
+    tf.config.experimental.enable_distributed_strategy(
+        "localized" if cluster.servers else flags.group_embedding
+    )
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as nowhere:
-        task = _Task(data, build, flags, folder, minimize or _minimize)
-        if not flags.checkpoint and task.strategy.world_size > 1:
-            raise SystemExit("Several ranks need --checkpoint, a folder that all of them use.")
+        # Estimator starts the server by itself.
+        target = "" if with_estimator else cluster.start()
+        task = _Task(data, build, flags, folder, minimize or _minimize, cluster, target)
+        if not flags.checkpoint and (task.strategy.world_size > 1 or cluster.servers):
+            raise SystemExit("Several processes need --checkpoint, a folder that all of them use.")
         checkpoints = flags.checkpoint or nowhere
         results = (task.train_with_estimator if with_estimator else task.train_in_session)(checkpoints)
         results["checkpoint"] = tf.train.latest_checkpoint(checkpoints)
-    if task.strategy.rank == 0:
+    if task.strategy.rank == 0 and cluster.is_chief:
         aucs = ", ".join(f"AUC of {label} {auc:.4f}" for label, auc in results["auc"].items())
         print(
             f"ranks {results['ranks']}, step {results['step']}, loss {results['loss']:.4f}, "
@@ -127,12 +137,21 @@ class _Task:
     """A model, its data, and how it is trained."""
 
     def __init__(
-        self, data: str, build: Callable, flags: argparse.Namespace, folder: str, minimize: Callable
+        self,
+        data: str,
+        build: Callable,
+        flags: argparse.Namespace,
+        folder: str,
+        minimize: Callable,
+        cluster: zoo_cluster.Cluster,
+        target: str,
     ):
         self.strategy = CollectiveStrategy()
+        self._cluster, self._target = cluster, target
         self._labels, self._build, self._flags, self._minimize = zoo_data.LABELS[data], build, flags, minimize
-        self._training, self._held_out = zoo_data.write_parquet(
-            data, flags.data_location, flags.samples, folder
+        written = zoo_data.write_parquet(data, flags.data_location, flags.samples, folder)
+        self._training, self._held_out = (
+            _for_all_tasks(written, flags.checkpoint) if cluster.servers else written
         )
 
     def _training_batches(self) -> tf.data.Dataset:
@@ -144,6 +163,8 @@ class _Task:
             dataset = works.input_dataset().apply(parquet_dataset_ops.read_parquet(batch_size, fields))
         else:
             ranks = {"partition_count": self.strategy.world_size, "partition_index": self.strategy.rank}
+            if self._cluster.servers:
+                ranks = {"partition_count": self._cluster.workers, "partition_index": self._cluster.worker}
             dataset = parquet_dataset_ops.ParquetDataset(self._training, batch_size, **ranks)
             dataset = dataset.shuffle(20, seed=self._flags.seed).repeat()
         return self._split(dataset)
@@ -167,7 +188,7 @@ class _Task:
     def train_in_session(self, checkpoints: str) -> dict[str, Any]:
         """Trains in a MonitoredTrainingSession and evaluates the last checkpoint."""
         flags = self._flags
-        with tf.Graph().as_default():
+        with tf.Graph().as_default(), self._cluster.scope():
             tf.set_random_seed(flags.seed)
             global_step = tf.train.create_global_step()
             iterator = tf.data.make_initializable_iterator(self._training_batches())
@@ -184,19 +205,21 @@ class _Task:
             )
             losses = []
             with tf.train.MonitoredTrainingSession(
+                self._target,
+                is_chief=self._cluster.is_chief,
                 scaffold=scaffold,
                 checkpoint_dir=checkpoints,
                 save_checkpoint_steps=flags.save_steps,
                 save_incremental_checkpoint_secs=flags.incremental_ckpt or None,
                 save_summaries_steps=None,
                 hooks=hooks,
-                config=session_config(flags),
+                config=self._cluster.configure(session_config(flags)),
             ) as session:
                 started = time.time()
                 while not session.should_stop():
                     losses.append(session.run([loss, step])[0])
                 seconds = time.time() - started
-        return self._results(losses, seconds, self._evaluate(checkpoints))
+        return self._results(losses, seconds, self._evaluate(checkpoints) if self._cluster.is_chief else {})
 
     def _evaluate(self, checkpoints: str) -> dict[str, float]:
         """The AUC of each label on the held-out samples."""
@@ -237,9 +260,14 @@ class _Task:
         )
         estimator = self.strategy.estimator(self._model_fn, model_dir=checkpoints, config=config)
         started = time.time()
-        estimator.train(self._training_batches, hooks=[Losses()], max_steps=flags.steps)
+        if self._cluster.servers:
+            training = tf.estimator.TrainSpec(self._training_batches, max_steps=flags.steps, hooks=[Losses()])
+            evaluation = tf.estimator.EvalSpec(self._held_out_batches, steps=None)
+            tf.estimator.train_and_evaluate(estimator, training, evaluation)
+        else:
+            estimator.train(self._training_batches, hooks=[Losses()], max_steps=flags.steps)
         seconds = time.time() - started
-        metrics = estimator.evaluate(self._held_out_batches)
+        metrics = estimator.evaluate(self._held_out_batches) if self._cluster.is_chief else {}
         return self._results(
             losses, seconds, {label: float(metrics[label]) for label in self._labels if label in metrics}
         )
@@ -263,6 +291,24 @@ class _Task:
             "auc": auc,
             "samples_per_second": len(losses) * self._flags.batch_size * ranks / seconds,
         }
+
+
+def _for_all_tasks(written: tuple, checkpoints: str) -> tuple:
+    """Returns the paths of the same files in a folder that all tasks use, as the works of a queue."""
+    folder = os.path.join(checkpoints, "samples")
+    os.makedirs(folder, exist_ok=True)
+
+    def moved(path: str) -> str:
+        # Each task writes the same files. None reads a file that another is writing.
+        own = tempfile.mkdtemp(dir=folder)
+        shutil.copy(path, own)
+        target = os.path.join(folder, os.path.basename(path))
+        os.replace(os.path.join(own, os.path.basename(path)), target)
+        os.rmdir(own)
+        return target
+
+    training, held_out = written
+    return [moved(path) for path in training], moved(held_out)
 
 
 def _aucs(labels: dict[str, tf.Tensor], model: Model) -> dict[str, tuple[tf.Tensor, tf.Operation]]:
