@@ -9,6 +9,7 @@ import pytest
 
 import document_tables
 import harness  # noqa: F401 - quiets TensorFlow in the children too
+import local_cluster
 import ranks
 from document_snippets import DOCUMENTS, OF_OTHER_LIBRARIES, ROOT, blocks, run
 from sparse_operation_kit import EmbeddingVariable, compat
@@ -18,6 +19,7 @@ from sparse_operation_kit.deeprec import names
 # v1_programs_test runs the others.
 PYTHON = [block for block in blocks("python") if not block[0].startswith(OF_OTHER_LIBRARIES)]
 OF_RANKS = [snippet for snippet in PYTHON if snippet[0].startswith("running-on-ranks.md")]
+OF_SERVERS = [snippet for snippet in PYTHON if snippet[0].startswith("parameter-servers.md")]
 OF_ONE_PROCESS = [snippet for snippet in PYTHON if snippet not in OF_RANKS]
 SHELL = blocks("bash")
 # CHANGELOG.md tells of files that are gone, so its links are not checked.
@@ -52,6 +54,16 @@ def test_snippet_runs_on_ranks(code, tmp_path, monkeypatch):
     # Only the first rank prints.
     assert ("loss" in job.outputs[0]) == ("print" in code)
     assert "loss" not in job.outputs[1]
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in OF_SERVERS])
+def test_snippet_runs_on_servers(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    tasks = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0)]
+    local_cluster.run_tasks(tasks, tmp_path, tmp_path / "checkpoints", str(program))
+    assert "chief: " in (tmp_path / "chief_0.log").read_text()
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in SHELL])
