@@ -75,6 +75,18 @@ def test_feature_columns(tmp_path):
         assert 0 < result.counts["ops in step, grouped"] < result.counts["ops in step, plain"] / 2
 
 
+def test_parameter_servers(tmp_path):
+    done, (step, server) = run_workload(tmp_path, "parameter_servers", "--sides", "sok,tensorflow")
+    assert [list(result.timings) for result in (step, server)] == [["sok", "tensorflow"]] * 2
+    assert [(goal.beside, goal.least) for goal in (*step.goals, *server.goals)] == [
+        ("tensorflow", 1.5),
+        ("tensorflow", 2.0),
+    ]
+    by_server = [step.counts[f"sok: rows of server {number}"] for number in range(2)]
+    assert 0 < sum(by_server) <= 60
+    assert len(done.stdout.splitlines()) == 2 + 4
+
+
 def test_checkpoints_take_no_memory_that_grows_with_the_table(tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
