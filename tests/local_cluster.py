@@ -1,14 +1,22 @@
-"""A cluster of parameter servers and workers in this process, for tests of programs that train on them."""
+"""Clusters of parameter servers and workers, in this process or each task in one of its own, for tests."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
+import os
+import pathlib
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
+
+import forked
 
 v1 = tf.compat.v1
 
@@ -61,3 +69,52 @@ def graph_on(servers: int, worker: int = 0) -> Iterator[tf.Graph]:
 def session(graph: tf.Graph) -> v1.Session:
     """A session of the worker for which `graph_on` made the graph; without servers one of this process."""
     return v1.Session(graph._target, graph=graph)
+
+
+def run_tasks(
+    tasks: Sequence[tuple[str, int]],
+    folder: pathlib.Path,
+    checkpoints: pathlib.Path,
+    program: str,
+    *arguments: str,
+) -> None:
+    """Runs a program in a process for each task of a cluster, until all but the servers have ended well.
+
+    Args:
+      tasks: Kind and number of each, as in `TF_CONFIG`. Workers start when there is a checkpoint: one that
+        finds no variables asks for them again half a minute later.
+      folder: The processes' outputs are written there, to `KIND_NUMBER.log`.
+      checkpoints: The folder of the chief's checkpoints.
+      program: The path of the program.
+      *arguments: Its arguments.
+    """
+    folder.mkdir(exist_ok=True)
+    cluster: dict[str, list[str]] = {}
+    for (kind, _), port in zip(tasks, free_ports(len(tasks))):
+        if kind != "evaluator":
+            cluster.setdefault(kind, []).append(f"127.0.0.1:{port}")
+    logs = {task: folder / "{}_{}.log".format(*task) for task in tasks}
+    started: dict[tuple[str, int], Any] = {}
+    try:
+        for task in tasks:
+            config = json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}})
+            env = {**os.environ, "TF_CONFIG": config, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            if task[0] == "worker":
+                _wait_for(lambda: any(checkpoints.glob("*.index")), started)
+            started[task] = forked.start(program, *arguments, output=logs[task], env=env)
+        for task, process in started.items():
+            if task[0] != "ps":
+                assert process.wait(timeout=120) == 0, logs[task].read_text()[-4000:]
+    except subprocess.TimeoutExpired as late:
+        raise AssertionError({task: logs[task].read_text()[-2000:] for task in started}) from late
+    finally:
+        for process in started.values():
+            process.kill()
+            process.wait()
+
+
+def _wait_for(condition: Callable[[], bool], started: dict[tuple[str, int], Any]) -> None:
+    deadline = time.monotonic() + 100
+    while not condition() and time.monotonic() < deadline:
+        assert all(process.poll() is None for process in started.values())
+        time.sleep(0.05)

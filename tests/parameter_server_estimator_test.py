@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import time
 
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import forked
 import local_cluster
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import open_checkpoint
@@ -105,43 +103,9 @@ def train_and_evaluate(folder, steps, rate, warm_start_from):
 
 def run(folder, tasks, steps=STEPS, rate=0.05, warm_start_from=None):
     """Runs the tasks until all but the servers have ended; returns their results by kind."""
-    ports = local_cluster.free_ports(len(tasks))
-    cluster = {}
-    for (kind, _), port in zip(tasks, ports):
-        if kind != "evaluator":
-            cluster.setdefault(kind, []).append(f"127.0.0.1:{port}")
-    folder.mkdir(exist_ok=True)
     arguments = json.dumps([str(folder), steps, rate, warm_start_from])
-    started = {}
-    try:
-        for kind, index in tasks:
-            config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
-            env = {**os.environ, "TF_CONFIG": config, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            if kind == "worker":
-                # A worker that finds no variables asks for them again half a minute later.
-                _wait_for(lambda: list((folder / "model").glob("*.index")), started)
-            output = folder / f"{kind}_{index}.log"
-            started[kind, index] = forked.start(__file__, arguments, output=output, env=env)
-        for (kind, index), process in started.items():
-            if kind != "ps":
-                log = folder / f"{kind}_{index}.log"
-                assert process.wait(timeout=120) == 0, log.read_text()[-4000:]
-    except subprocess.TimeoutExpired as late:
-        raise AssertionError(
-            {task: (folder / "{}_{}.log".format(*task)).read_text()[-2000:] for task in started}
-        ) from late
-    finally:
-        for process in started.values():
-            process.kill()
-            process.wait()
+    local_cluster.run_tasks(tasks, folder, folder / "model", __file__, arguments)
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-
-
-def _wait_for(condition, started):
-    deadline = time.monotonic() + 100
-    while not condition() and time.monotonic() < deadline:
-        assert all(process.poll() is None for process in started.values())
-        time.sleep(0.05)
 
 
 def served(exported):
