@@ -71,12 +71,18 @@ class Model:
         return [dict(zip(*pair)) for pair in session.run(self._contents)]
 
 
+def initializers_of(graph):
+    """The initializers of all variables, which run sok.Init too."""
+    with graph.as_default():
+        return v1.global_variables_initializer()
+
+
 def trained(servers, steps=3, **arguments):
     """Losses, gradients of weights and contents of tables after some steps."""
     with local_cluster.graph_on(servers) as graph:
         model = Model(**arguments)
         with local_cluster.session(graph) as session:
-            session.run(v1.global_variables_initializer())
+            session.run(initializers_of(graph))
             values = []
             for _ in range(steps):
                 values += session.run([model.loss, model.weight_gradients])
@@ -125,7 +131,7 @@ def test_key_k_is_on_the_part_of_its_number_modulo_the_servers():
         rows = tf.nn.embedding_lookup(table, tf.constant(keys))
         sizes = [part.size() for part in table]
     with local_cluster.session(graph) as session:
-        session.run(table.initializer)
+        session.run(initializers_of(graph))
         session.run(rows)
         expected = np.bincount((keys.astype(np.uint64) % np.uint64(3)).astype(int), minlength=3)
         assert session.run(sizes) == expected.tolist()
@@ -144,7 +150,7 @@ def test_functions_of_a_table_are_those_of_all_its_parts():
         exported, evicted, ready = table.export(), table.evict([7, 8, 99]), table.is_initialized()
         shape = table.total_count()
     with local_cluster.session(graph) as session:
-        session.run([table.initializer, dense.initializer])
+        session.run(initializers_of(graph))
         assert session.run(ready)
         session.run(rows)
         assert session.run(assigned) == b"OK"
@@ -170,7 +176,7 @@ def test_given_rows_and_seeds_are_those_of_one_process():
             tables = [sok.EmbeddingVariable("drawn", 4), sok.EmbeddingVariable("given", 4, initializer=given)]
             rows = [tf.nn.embedding_lookup(table, tf.range(9, dtype=tf.int64)) for table in tables]
         with local_cluster.session(graph) as session:
-            session.run(v1.initializers.variables(tables))
+            session.run(initializers_of(graph))
             return session.run(rows)
 
     sok.ranks.initialize._reset()
@@ -194,7 +200,7 @@ def test_gradients_are_sent_in_16_bits_if_init_says_so_before_or_after_the_model
             if late:
                 sok.Init(global_batch_size=2, gradient_exchange_dtype=dtype)
         with local_cluster.session(graph) as session:
-            session.run(table.initializer)
+            session.run(initializers_of(graph))
             session.run(train)
             return float(session.run(row)[0, 0])
 
@@ -254,7 +260,7 @@ def test_an_error_is_the_workers_own_and_names_the_variable():
     with local_cluster.session(graph) as session:
         with pytest.raises(tf.errors.FailedPreconditionError, match="'bounded'.*(sok.Init|not initialized)"):
             session.run(rows, {ids: [1]})
-        session.run(table.initializer)
+        session.run(initializers_of(graph))
         with pytest.raises(tf.errors.ResourceExhaustedError, match=r"rank 1.*'bounded' is full"):
             session.run(rows, {ids: [1, 3, 5]})
         assert session.run(table.size()) == 0

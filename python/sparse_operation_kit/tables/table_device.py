@@ -271,7 +271,7 @@ def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:
       what: What cannot be done with them, a participle: "looked up in one group".
     """
     for table in tables:
-        if table.servers != tables[0].servers:
+        if table.servers.devices != tables[0].servers.devices:
             raise ValueError(
                 f"Embedding variables '{tables[0].m_var_name}' and '{table.m_var_name}' cannot be {what}: "
                 f"their parts are on {_in_words(tables[0])} and on {_in_words(table)}"
