@@ -53,7 +53,9 @@ class Tasks:
     def wait_for_steps(self, more: int) -> None:
         """Waits until both workers have made `more` steps from now on, in one session or a new one."""
         before = {name: self._steps(name) for name in ("chief0", "worker0")}
-        self._wait(lambda: all(self._has_gone_on(name, before[name], more) for name in before))
+        self._wait(
+            lambda: self._all_run() and all(self._has_gone_on(name, before[name], more) for name in before)
+        )
 
     def wait_for_end(self) -> None:
         (self.folder / "stop").touch()
@@ -67,6 +69,10 @@ class Tasks:
 
     def logs(self) -> str:
         return "\n".join(log.read_text()[-3000:] for log in sorted(self.folder.glob("*.log")))
+
+    def _all_run(self) -> bool:
+        assert all(process.poll() is None for process in self._running.values()), self.logs()
+        return True
 
     def _steps(self, name: str) -> int:
         file = self.folder / f"{name}.steps"

@@ -19,7 +19,7 @@ import sparse_operation_kit as sok
 v1 = tf.compat.v1
 
 DIM = 16
-IDS = range(8)
+IDS = list(range(8))
 
 
 def train(cluster: v1.train.ClusterSpec, job: str, number: int, folder: pathlib.Path) -> None:
@@ -55,6 +55,7 @@ def train(cluster: v1.train.ClusterSpec, job: str, number: int, folder: pathlib.
 
 def main() -> None:
     """Runs the task of `TF_CONFIG`."""
+    v1.disable_eager_execution()
     config = json.loads(os.environ["TF_CONFIG"])
     cluster = v1.train.ClusterSpec(config["cluster"])
     job, number = config["task"]["type"], config["task"]["index"]

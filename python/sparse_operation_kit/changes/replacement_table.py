@@ -289,6 +289,13 @@ TABLE: tuple[Replacement, ...] = (
         "A table has keys and not a vocabulary's lines; the error says what to do.",
     ),
     Replacement(
+        "tf.compat.v1.estimator.Estimator._call_model_fn_eval",
+        Part.SAVERS,
+        "A task of a cluster with servers evaluates with tables of its own process.",
+        before=WITHOUT_ESTIMATOR,
+        find_owners=_estimators,
+    ),
+    Replacement(
         "tf.compat.v1.estimator.Estimator._export_all_saved_models",
         Part.SAVERS,
         "Of ranks with tables, rank 0 exports the model with all rows.",

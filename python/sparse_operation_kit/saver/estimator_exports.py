@@ -1,10 +1,12 @@
 """Exports of Estimators over ranks: rank 0 writes the SavedModel, with all rows, for one process to load.
 
-All ranks call an exporter, and would write to the same folder.
+All ranks call an exporter, and would write to the same folder. The tasks of a cluster with parameter servers
+export and evaluate in sessions of their own, with tables of one process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +37,17 @@ def _by_rank_0(original: Callable) -> Callable:
             return original(self, export_dir_base, *args, **kwargs)
 
     return export_all_saved_models
+
+
+@replacements.implements("tf.compat.v1.estimator.Estimator._call_model_fn_eval")
+def _in_one_process(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def call_model_fn_eval(self, *args, **kwargs):
+        is_of_cluster = communicator().size == 1 and servers_of_config()
+        with alone() if is_of_cluster else contextlib.nullcontext():
+            return original(self, *args, **kwargs)
+
+    return call_model_fn_eval
 
 
 def _has_tables(checkpoint: Any) -> bool:
