@@ -15,7 +15,6 @@ import tensorflow as tf
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from same_length import zip_equal
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import reader
 
@@ -210,8 +209,7 @@ def test_a_disk_that_fails_after_the_check_of_a_restore(tmp_path, monkeypatch, a
                 use()
         if again == "restore":
             saver.restore(session, second)
-            for got, want in zip_equal(session.run([*rows, dense]), saved):
-                np.testing.assert_array_equal(got, want)
+            harness.assert_equal_arrays(session.run([*rows, dense]), saved)
         else:
             session.run(tables[1].initializer)
             assert not np.array_equal(session.run(rows[1]), saved[1])

@@ -56,8 +56,7 @@ def rows_after(prefix):
 
 
 def restores_like(prefix, other):
-    for one, two in zip(rows_after(prefix), rows_after(other)):
-        np.testing.assert_array_equal(one, two)
+    harness.assert_equal_arrays(rows_after(prefix), rows_after(other))
 
 
 def of_the_same_step(directory, steps):

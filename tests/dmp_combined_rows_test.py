@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import harness
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
 from sparse_operation_kit import native
@@ -79,8 +80,7 @@ def _of_tables(layer, gradients):
 
 
 def _assert_close(actual, expected):
-    for value, wanted in zip_equal(actual, expected):
-        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
+    harness.assert_close_arrays(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_outputs_and_gradients_are_those_of_products_and_of_tensorflows_ops(monkeypatch):

@@ -79,8 +79,7 @@ def test_one_op_does_what_tensorflows_ops_do(entry, rule):
     expected, none = _trained_in_session(entry, rule, False)
     actual, ops = _trained_in_session(entry, rule, True)
     assert (none, ops) == (0, 1)
-    for values, expected_values in zip_equal(actual, expected):
-        np.testing.assert_allclose(values, expected_values, rtol=1e-5, atol=1e-6)
+    harness.assert_close_arrays(actual, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(actual[0][-1], _initial()[-1])
     assert not np.allclose(actual[0], _initial())
 
@@ -159,8 +158,7 @@ def test_in_functions(entry, rule):
         values.append([variable.numpy(), *(slot.numpy() for slot in optimizer.variables()[1:])])
         ops = [op.type for op in step.get_concrete_function().graph.get_operations()]
         assert ops.count("SokTrainRows") == int(is_dense_table)
-    for expected, actual in zip_equal(*values):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    harness.assert_close_arrays(*values, rtol=1e-5, atol=1e-6)
 
 
 def _embedding():
@@ -202,8 +200,7 @@ def test_fit_trains_as_with_tensorflows_ops(make, monkeypatch):
     monkeypatch.setattr(dense_updates, "trains_dense_tables", lambda rule: False)
     expected_losses, expected_weights = _losses_of_fit(make)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
-    for table, expected in zip_equal(weights, expected_weights):
-        np.testing.assert_allclose(table, expected, rtol=1e-5, atol=1e-6)
+    harness.assert_close_arrays(weights, expected_weights, rtol=1e-5, atol=1e-6)
 
 
 def test_embedding_variables_and_dense_tables_in_one_step():

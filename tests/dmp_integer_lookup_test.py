@@ -145,8 +145,7 @@ def test_a_read_keeps_its_values():
     before = [variable.read_value() for variable in layer.weights]
     copies = [value.numpy().copy() for value in before]
     layer([30, 10])
-    for value, copy in zip_equal(before, copies):
-        np.testing.assert_array_equal(value, copy)
+    harness.assert_equal_arrays(before, copies)
     assert layer.get_vocabulary() == [-1, 10, 20, 30]
     for variable in dmp.IntegerLookup(5).weights:
         assert np.sum(variable.numpy() > 0) == 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import harness
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
 from sparse_operation_kit import compat
@@ -359,8 +360,7 @@ def test_bad_weights(tmp_path):
     ):
         with pytest.raises(error, match=message):
             layer.set_weights(given)
-    for got, want in zip_equal(layer.get_weights(), weights):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(layer.get_weights(), weights)
 
 
 def in_graph(function):
@@ -395,8 +395,7 @@ def test_weights_are_written_to_files(tmp_path, run, chunk):
         again.set_weights(written, chunk=chunk)
         return again.get_weights()
 
-    for got, want in zip_equal(run(read), written):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(run(read), written)
 
 
 def test_bad_paths(tmp_path):
@@ -423,8 +422,7 @@ def test_bad_paths(tmp_path):
             layer.get_weights(paths=[kept, new], chunk=chunk)
     assert sorted(os.listdir(tmp_path)) == ["folder.npy", "kept.npy"]
     np.testing.assert_array_equal(np.load(kept), np.zeros(1))
-    for got, want in zip_equal(layer.get_weights(chunk=10**30), weights):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(layer.get_weights(chunk=10**30), weights)
 
 
 def test_models_are_saved_and_made_again(tmp_path):
@@ -435,13 +433,11 @@ def test_models_are_saved_and_made_again(tmp_path):
     weights = layer.get_weights()
     layer.set_weights([weight * 0 for weight in weights])
     model.load_weights(str(tmp_path / "weights")).assert_consumed()
-    for got, want in zip_equal(layer.get_weights(), weights):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(layer.get_weights(), weights)
     again = dmp.DistributedEmbedding.from_config(layer.get_config())
     assert again.strategy.placement == layer.strategy.placement
     # The same initializers.
-    for got, want in zip_equal(again.get_weights(), weights):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(again.get_weights(), weights)
 
 
 def test_models_are_saved_whole_with_their_optimizers(tmp_path):

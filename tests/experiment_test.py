@@ -1,5 +1,7 @@
 """sparse_operation_kit.experiment on one rank, compared with TensorFlow's variables and lookups."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,10 +19,11 @@ BATCH = 6
 KERAS = [module for _, module in compat.legacy_keras_optimizers()]
 
 
-def session_and_graph():
-    """A session without sok.Init, as in programs of the original."""
-    graph = tf.Graph()
-    return graph.as_default(), tf.compat.v1.Session(graph=graph)
+@contextlib.contextmanager
+def graph_and_session():
+    """A session in a new default graph, without sok.Init, as in programs of the original."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        yield session
 
 
 def random_ids(rng, rows, kind, with_empty=True):
@@ -58,8 +61,7 @@ def make_variables(kind, values):
 def test_lookup_sparse_trains_as_tensorflows_lookups_do(kind, ids_kind, weighted):
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(shape).astype(np.float32) for shape in zip_equal(ROWS, DIMS)]
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         tables, fill = make_variables(kind, values)
         ordinary = [tf.compat.v1.Variable(value, use_resource=True) for value in values]
         ids, weights = zip_equal(*(random_ids(rng, rows, ids_kind) for rows in ROWS))
@@ -76,8 +78,7 @@ def test_lookup_sparse_trains_as_tensorflows_lookups_do(kind, ids_kind, weighted
         session.run(tf.compat.v1.global_variables_initializer())
         session.run(fill)
         for _ in range(3):
-            for one, other in zip_equal(*session.run([got, want])):
-                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+            harness.assert_close_arrays(*session.run([got, want]), rtol=1e-5, atol=1e-6)
             session.run(steps)
         for table, variable in zip_equal(tables, ordinary):
             trained = session.run(tf.nn.embedding_lookup(table, tf.range(variable.shape[0], dtype=tf.int64)))
@@ -85,8 +86,7 @@ def test_lookup_sparse_trains_as_tensorflows_lookups_do(kind, ids_kind, weighted
 
 
 def test_all_tables_of_a_lookup_are_one_op():
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         tables = [sok.Variable(shape=(9, dim), initializer="ones") for dim in DIMS]
         before = set(session.graph.get_operations())
         ids, _ = random_ids(np.random.default_rng(0), 9, "ragged")
@@ -96,8 +96,7 @@ def test_all_tables_of_a_lookup_are_one_op():
 
 
 def test_one_variable_and_its_ids_give_a_tensor_and_the_mean():
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         value = np.arange(12, dtype=np.float32).reshape(4, 3)
         table = sok.Variable(value)
         ids = tf.RaggedTensor.from_row_lengths(tf.constant([1, 3, 3], tf.int32), [2, 1])
@@ -110,8 +109,7 @@ def test_one_variable_and_its_ids_give_a_tensor_and_the_mean():
 
 @pytest.mark.parametrize("shape", [[5], [2, 3], [2, 1, 3], [0]])
 def test_all2all_dense_embedding(shape):
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         value = np.random.default_rng(0).standard_normal([11, 4]).astype(np.float32)
         table = sok.Variable(value)
         ids = np.random.default_rng(1).integers(0, 11, shape)
@@ -127,8 +125,7 @@ def test_all2all_dense_embedding(shape):
     [("13", 13.0), ("-0.5", -0.5), (2, 2.0), ("ones", 1.0), ("random", None), (None, None)],
 )
 def test_initializers_of_dynamic_variables(initializer, value):
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         table = sok.DynamicVariable(dimension=3, initializer=initializer)
         rows = tf.nn.embedding_lookup(table, tf.constant([0, 1, 2**40], tf.int64))
         size = table.size
@@ -144,8 +141,7 @@ def test_initializers_of_dynamic_variables(initializer, value):
 
 @pytest.mark.parametrize("key_type", [None, tf.int64, tf.int32, tf.uint32])
 def test_assign_and_export(key_type):
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         table = sok.DynamicVariable(dimension=2, key_type=key_type)
         keys = np.array([5, 0, 9, 2**31 - 1])
         rows = np.random.default_rng(0).standard_normal([4, 2]).astype(np.float32)
@@ -160,8 +156,7 @@ def test_assign_and_export(key_type):
 
 
 def test_a_hybrid_variable_evicts_the_least_recently_used_rows():
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         table = sok.DynamicVariable(
             4, var_type="hybrid", max_capacity=3, init_capacity=2, max_hbm_for_vectors=1
         )
@@ -186,8 +181,7 @@ def test_a_hybrid_variable_evicts_the_least_recently_used_rows():
 def test_wrapped_optimizers_do_what_they_do_to_ordinary_variables(make):
     rng = np.random.default_rng(0)
     value = rng.standard_normal([9, 2]).astype(np.float32)
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         variables = [sok.Variable(value), tf.compat.v1.Variable(value, use_resource=True)]
         keys = tf.compat.v1.placeholder(tf.int64, [None])
         steps = []
@@ -202,8 +196,7 @@ def test_wrapped_optimizers_do_what_they_do_to_ordinary_variables(make):
 
 
 def test_the_learning_rate_of_sgd_can_be_changed():
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         table = sok.DynamicVariable(2, initializer="1")
         optimizer = sok.SGD(lr=0.5)
         rows = tf.nn.embedding_lookup(table, [3])
@@ -217,8 +210,7 @@ def test_the_learning_rate_of_sgd_can_be_changed():
 
 
 def test_filter_variables():
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session():
         ours = [
             sok.DynamicVariable(2),
             sok.Variable(np.ones([2, 2])),
@@ -232,8 +224,7 @@ def test_filter_variables():
 @pytest.mark.parametrize("mode", [None, "distributed", "localized:0"])
 def test_a_variable_read_as_a_tensor_is_its_rows_by_key(mode):
     value = np.random.default_rng(0).standard_normal([11, 3]).astype(np.float32)
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         table = sok.Variable(value, mode=mode, name="weights")
         assert table.shape.as_list() == [11, 3] and table.global_shape == (11, 3)
         assert table.m_var_name == "weights"
@@ -244,8 +235,7 @@ def test_a_variable_read_as_a_tensor_is_its_rows_by_key(mode):
 
 
 def test_an_initial_value_may_be_fed():
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         fed = tf.compat.v1.placeholder(tf.float32, [4, 2])
         table = sok.Variable(fed)
         session.run(tf.compat.v1.global_variables_initializer(), {fed: np.full([4, 2], 3.0)})
@@ -254,8 +244,7 @@ def test_an_initial_value_may_be_fed():
 
 @pytest.mark.parametrize("key", [-1, 4, 2**40])
 def test_a_key_beyond_the_rows_is_an_error_that_changes_nothing(key):
-    default, session = session_and_graph()
-    with default, session:
+    with graph_and_session() as session:
         table = sok.Variable(np.ones([4, 2]), name="weights")
         keys = tf.constant([1, key], tf.int64)
         lookups = [
@@ -277,8 +266,7 @@ def test_dump_and_load(tmp_path):
     value = rng.standard_normal([7, 3]).astype(np.float32)
     kept = []
     for function in (sok.dump, sok.load):
-        default, session = session_and_graph()
-        with default, session:
+        with graph_and_session() as session:
             fixed = sok.Variable(value if function is sok.dump else np.zeros([7, 3]), name="fixed")
             grown = sok.DynamicVariable(2, name="grown", key_type=tf.int32)
             lookup = tf.nn.embedding_lookup(grown, tf.constant([3, -5], tf.int32))
@@ -288,15 +276,13 @@ def test_dump_and_load(tmp_path):
                 session.run(lookup)
             assert session.run(done) == b"OK"
             kept.append([session.run(fixed), *session.run(sok.export(grown))])
-    for one, other in zip_equal(*kept):
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(*kept)
     np.testing.assert_array_equal(kept[1][0], value)
 
 
 def test_rows_of_another_number_are_refused(tmp_path):
     for function, rows in ((sok.dump, 7), (sok.load, 9), (sok.load, 5)):
-        default, session = session_and_graph()
-        with default, session:
+        with graph_and_session() as session:
             done = function(str(tmp_path), sok.Variable(np.ones([rows, 2]), name="weights"))
             session.run(tf.compat.v1.global_variables_initializer())
             if function is sok.dump:

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from same_length import zip_equal
 from sparse_operation_kit import feature_columns
 
 fc = tf.compat.v1.feature_column
@@ -185,15 +184,13 @@ class Run:
     variables: dict[str, np.ndarray]
 
     def assert_equal(self, other: Run) -> None:
-        for ours, theirs in zip_equal(self.outputs, other.outputs):
-            np.testing.assert_array_equal(ours, theirs)
+        harness.assert_equal_arrays(self.outputs, other.outputs)
         assert self.variables.keys() == other.variables.keys()
         for name, value in self.variables.items():
             np.testing.assert_array_equal(value, other.variables[name], err_msg=name)
 
     def assert_close(self, other: Run) -> None:
-        for ours, theirs in zip_equal(self.outputs, other.outputs):
-            np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+        harness.assert_close_arrays(self.outputs, other.outputs, rtol=2e-4, atol=2e-5)
 
 
 def train(

@@ -47,8 +47,7 @@ def test_raw_files(tmp_path, dumped_on, restored_on):
         table, _ = model(restored_on, tf.constant([1, 2], tf.int64))
         harness.initialize(session)
         session.run(sok.Saver().restore_from_file(table, str(tmp_path / "first")))
-        for got, expected in zip(harness.table_contents(session, table), want):  # noqa: B905
-            np.testing.assert_array_equal(got, expected)
+        harness.assert_equal_arrays(harness.table_contents(session, table), want)
         session.run(sok.Saver().dump_to_file(table, str(tmp_path / "second")))
     assert files_of(tmp_path / "first") == files_of(tmp_path / "second")
 

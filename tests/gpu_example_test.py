@@ -26,7 +26,6 @@ from ctr.tables import SokTables
 from ctr.training import Trainer, TrainingSettings
 from example_runs_program import train
 from example_support import results_of, write_movielens
-from same_length import zip_equal
 
 # Of MovieLens' form; the network is small, for it runs on the CPU.
 FLAGS = ["--dataset", "movielens", "--batch_size", "16", "--dim", "4", "--hidden", "4", "--dropout", "0"]
@@ -113,6 +112,5 @@ def test_losses_and_tables_are_those_of_the_cpu(monkeypatch, tmp_path):
         results.append(train_on_movielens(folder))
     (on_cpu, rows_on_cpu), (on_gpu, rows_on_gpu) = results
     assert on_gpu == on_cpu
-    for ours, theirs in zip_equal(rows_on_gpu, rows_on_cpu):
-        np.testing.assert_array_equal(ours, theirs)
+    harness.assert_equal_arrays(rows_on_gpu, rows_on_cpu)
     assert np.mean(on_gpu[-50:]) < np.mean(on_gpu[:10])

@@ -79,15 +79,8 @@ OPTIMIZERS = {
 }
 
 
-def flat(values):
-    return [np.asarray(array) for array in tf.nest.flatten(values)]
-
-
 def same_bits(ours, theirs):
-    ours, theirs = flat(ours), flat(theirs)
-    assert len(ours) == len(theirs)
-    for one, other in zip(ours, theirs):  # noqa: B905
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(tf.nest.flatten(ours), tf.nest.flatten(theirs))
 
 
 def trained(device, optimizer, fused, prefix=None):

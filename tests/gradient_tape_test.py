@@ -155,8 +155,7 @@ def test_a_loop_trains_a_table_as_it_trains_a_variable(optimizer, in_function):
     ]
     (losses, rows, kernel), want = (_losses_rows_and_kernel(make, optimizer, in_function) for make in makers)
     assert losses[-1] < losses[0] and np.any(rows != start)
-    for got, wanted in zip_equal((losses, rows, kernel), want):
-        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=1e-7)
+    harness.assert_close_arrays((losses, rows, kernel), want, rtol=2e-6, atol=1e-7)
 
 
 def _losses_rows_and_kernel(make, optimizer, in_function):
@@ -384,5 +383,4 @@ def _prefetched(how):
 def test_batches_that_are_drawn_ahead():
     want = _prefetched("plain")
     for how in ("ahead", "ahead with a tape"):
-        for got, wanted in zip_equal(_prefetched(how), want):
-            np.testing.assert_array_equal(got, wanted)
+        harness.assert_equal_arrays(_prefetched(how), want)

@@ -67,6 +67,20 @@ def session() -> Iterator[tf.compat.v1.Session]:
         yield session
 
 
+def assert_equal_arrays(arrays: Iterable[Any], others: Iterable[Any], err_msg: str = "") -> None:
+    """Compares as many arrays with as many others, element by element."""
+    for one, other in zip_equal(arrays, others):
+        np.testing.assert_array_equal(one, other, err_msg=err_msg)
+
+
+def assert_close_arrays(
+    arrays: Iterable[Any], others: Iterable[Any], rtol: float, atol: float, err_msg: str = ""
+) -> None:
+    """Like `assert_equal_arrays`, within tolerances."""
+    for one, other in zip_equal(arrays, others):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol, err_msg=err_msg)
+
+
 def initialize(session: tf.compat.v1.Session) -> None:
     """Runs the initializers of all variables in the graph."""
     session.run(tf.compat.v1.global_variables_initializer())

@@ -158,5 +158,4 @@ def test_large_batches_repeat_bit_for_bit_with_any_number_of_threads():
             stored_keys, rows = harness.table_contents(session, table)
             results.append((first, stored_keys, rows))
     for other in results[1:]:
-        for got, want in zip_equal(other, results[0]):
-            np.testing.assert_array_equal(got, want)
+        harness.assert_equal_arrays(other, results[0])

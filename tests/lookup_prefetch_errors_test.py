@@ -25,6 +25,12 @@ def _numbers(count):
     return v1.data.make_initializable_iterator(dataset)
 
 
+def _start(session, iterator, prefetch):
+    harness.initialize(session)
+    session.run(iterator.initializer)
+    session.run(prefetch.prime)
+
+
 class Model:
     """A model on batches of one number, 0, 1, ...; `ids` makes the ids of a number."""
 
@@ -102,9 +108,7 @@ def test_bad_ids_are_an_error_of_their_own_step():
         iterator = _numbers(5)
         prefetch = sok.LookupPrefetch(iterator, look_up)
         plain = look_up(tf.constant(2, tf.int64))[0]
-        harness.initialize(session)
-        session.run([iterator.initializer])
-        session.run(prefetch.prime)
+        _start(session, iterator, prefetch)
         assert [
             session.run([prefetch.outputs[1], prefetch.outputs[0], prefetch.advance])[0] for _ in "ab"
         ] == [0, 1]
@@ -136,9 +140,7 @@ def test_a_lookup_beyond_the_capacity_leaves_the_table_as_it_was(session):
     iterator = _numbers(5)
     table = sok.EmbeddingVariable("small", 2, capacity=2)
     prefetch = sok.LookupPrefetch(iterator, lambda number: tf.nn.embedding_lookup(table, number))
-    harness.initialize(session)
-    session.run(iterator.initializer)
-    session.run(prefetch.prime)
+    _start(session, iterator, prefetch)
     for _ in range(2):
         session.run([prefetch.outputs, prefetch.advance])
     with pytest.raises(tf.errors.ResourceExhaustedError, match="'small' is full: it holds 2 of at most 2"):
@@ -255,9 +257,7 @@ def test_a_table_that_steps_fill_is_read_in_the_step(session):
     before, number = prefetch.outputs
     with tf.control_dependencies([before]):
         insert = seen.insert(number + 1, 10 * number)
-    harness.initialize(session)
-    session.run(iterator.initializer)
-    session.run(prefetch.prime)
+    _start(session, iterator, prefetch)
     steps = [session.run([before, insert, prefetch.advance])[0] for _ in range(4)]
     assert steps == [-1, 0, 10, 20]
 
@@ -357,9 +357,7 @@ def test_loops_over_the_batch_give_labels_of_their_own_batch(functions):
         prefetch = sok.LookupPrefetch(iterator, look_up)
         types = {op.type for op in session.graph.get_operations()}
         assert ("NextIteration" in types) != functions
-        harness.initialize(session)
-        session.run(iterator.initializer)
-        session.run(prefetch.prime)
+        _start(session, iterator, prefetch)
         for number in range(4):
             _, products, count, taken = session.run([prefetch.outputs, prefetch.advance])[0]
             assert products.tolist() == [0, number, 2 * number]
@@ -382,9 +380,7 @@ def _with_condition(iterator):
 def test_branches_that_read_state_are_part_of_the_step(session):
     iterator = _numbers(3)
     prefetch = _with_condition(iterator)
-    harness.initialize(session)
-    session.run(iterator.initializer)
-    session.run(prefetch.prime)
+    _start(session, iterator, prefetch)
     assert [session.run([prefetch.outputs[1], prefetch.advance])[0] for _ in range(3)] == [2, 2, 4]
 
 
@@ -428,9 +424,7 @@ def test_loops_over_rows_that_are_no_functions_are_part_of_the_step():
             return tf.map_fn(lambda row: 2 * row, rows), number
 
         prefetch = sok.LookupPrefetch(iterator, look_up)
-        harness.initialize(session)
-        session.run(iterator.initializer)
-        session.run(prefetch.prime)
+        _start(session, iterator, prefetch)
         for number in range(3):
             (rows, taken), _ = session.run([prefetch.outputs, prefetch.advance])
             np.testing.assert_array_equal(rows, np.full([2, 2], 2))

@@ -17,7 +17,6 @@ import checkpoint_files
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from same_length import zip_equal
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
 train = tf.compat.v1.train
@@ -88,8 +87,7 @@ def assert_refused(folder, errors, match=None, make_model=Model, name="model"):
         before = model.state(session)
         with session.graph.as_default(), pytest.raises(errors, match=match):
             model.saver.restore(session, str(folder / name))
-        for was, now in zip_equal(before, model.state(session)):
-            np.testing.assert_array_equal(now, was)
+        harness.assert_equal_arrays(before, model.state(session))
 
 
 def copy(good, tmp_path):
@@ -160,8 +158,7 @@ def test_a_checkpoint_that_another_program_wrote_again(good, tmp_path):
         wanted = model.state(session)
         session.run(model.step)
         model.saver.restore(session, str(folder / "model"))
-    for was, now in zip_equal(wanted, model.state(session)):
-        np.testing.assert_array_equal(now, was)
+    harness.assert_equal_arrays(wanted, model.state(session))
 
 
 TEXTS = {
@@ -235,8 +232,7 @@ def test_random_corruptions(good, tmp_path):
                 refused += 1
                 expected = before
                 assert str(folder) in str(error), error
-            for was, now in zip_equal(expected, model.state(session)):
-                np.testing.assert_array_equal(now, was)
+            harness.assert_equal_arrays(expected, model.state(session))
             shutil.rmtree(folder)
             if expected is want:
                 session.run(model.step)

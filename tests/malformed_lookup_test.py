@@ -8,7 +8,6 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from same_length import zip_equal
 from sparse_operation_kit import native
 
 session = harness.session
@@ -70,8 +69,7 @@ def unharmed(lookup):
     before = lookup.run()
     (contents,) = lookup.reader.read(lookup.session)
     yield
-    for was, now in zip_equal(contents, *lookup.reader.read(lookup.session)):
-        np.testing.assert_array_equal(now, was)
+    harness.assert_equal_arrays(contents, *lookup.reader.read(lookup.session))
     np.testing.assert_array_equal(lookup.run(), before)
 
 
@@ -255,8 +253,7 @@ def unchanged(trained):
     """Checks that the table does not change."""
     before = trained.contents()
     yield
-    for was, now in zip_equal(before, trained.contents()):
-        np.testing.assert_array_equal(now, was)
+    harness.assert_equal_arrays(before, trained.contents())
 
 
 CASES = {

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from same_length import zip_equal
 
 v1 = tf.compat.v1
 train = v1.train
@@ -101,8 +100,7 @@ def test_the_checkpoint_hook_saves_on_its_steps(tmp_path):
     assert train.latest_checkpoint(directory).endswith("model.ckpt-5")
     step, contents = run(0, checkpoint_dir=directory, save_checkpoint_secs=600)
     assert step == 5
-    for got, wanted in zip_equal(contents, want):
-        np.testing.assert_array_equal(got, wanted)
+    harness.assert_equal_arrays(contents, want)
 
 
 def test_a_saver_takes_no_monitored_session(tmp_path):

@@ -90,8 +90,7 @@ def _update_ops():
 
 def _assert_same_bits(contents, others):
     for one, other in zip_equal(contents, others):
-        for a, b in zip_equal(one, other):
-            np.testing.assert_array_equal(a, b)
+        harness.assert_equal_arrays(one, other)
 
 
 def _train(make, fused, steps=5):
@@ -352,8 +351,7 @@ def test_a_step_is_over_when_the_train_op_is(make):
             harness.initialize(session)
             return session.run(after, model.feed(2))
 
-    for one, other in zip_equal(rows_after_step(True), rows_after_step(False)):
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(rows_after_step(True), rows_after_step(False))
 
 
 def _raw_update(**changed):

@@ -186,8 +186,7 @@ def test_plain_models_are_untouched(name):
     want, want_names = _train_plain_model(name)
     replacements.install(Part.OPTIMIZERS)
     got, got_names = _train_plain_model(name)
-    for one, other in zip_equal(got, want):
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(got, want)
     assert got_names == want_names
 
 

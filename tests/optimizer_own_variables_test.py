@@ -43,8 +43,7 @@ def test_it_initializes_the_optimizers_own_variables_and_no_others(session, name
     trained = session.run([tf.nn.embedding_lookup(table, [4, 5]), dense])
     assert not np.any(trained[0] == 1.0)
     session.run(optimizer.initializer)
-    for got, want in zip_equal(session.run([tf.nn.embedding_lookup(table, [4, 5]), dense]), trained):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(session.run([tf.nn.embedding_lookup(table, [4, 5]), dense]), trained)
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))

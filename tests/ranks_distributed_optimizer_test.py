@@ -224,8 +224,7 @@ def one_process():
 def test_training_is_that_of_one_process(launched, one_process, way):
     expected = one_process[OF_RANKS[way][1] if way in OF_RANKS else way]
     for of_rank in launched["check_training"]:
-        for value, other in zip_equal(of_rank[way], expected):
-            np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5)
+        harness.assert_close_arrays(of_rank[way], expected, rtol=1e-5, atol=1e-5)
 
 
 def _assert_sums_and_averages(results, size):

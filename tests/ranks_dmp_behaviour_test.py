@@ -114,8 +114,7 @@ def check_bad_ids():
                     f"Table 1 ('t1') has ids in [0, 10), but input 1 on rank {of_rank} has {number}"
                     in str(error.value)
                 )
-            for got, want in zip_equal(layer.get_weights(all_ranks=True), before):
-                np.testing.assert_array_equal(got, want)
+            harness.assert_equal_arrays(layer.get_weights(all_ranks=True), before)
             session.run(step, {bad: np.zeros([12, 1])})
             assert not np.array_equal(layer.get_weights(all_ranks=True)[1], before[1])
 
@@ -368,8 +367,7 @@ def check_checkpoints(folder):
             assert session.run(count) == 2
             session.run(step)
             resumed = layer.get_weights(all_ranks=True, session=session)
-    for got, want in zip_equal(resumed, straight):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(resumed, straight)
 
 
 def _keras_model(embedding):
@@ -410,10 +408,8 @@ def check_fit(optimizer_name, plain, folder):
     model.save_weights(path)
     layer.set_weights(weights)
     model.load_weights(path)
-    for got, want in zip_equal(layer.get_weights(all_ranks=True), trained):
-        np.testing.assert_array_equal(got, want)
-    for got, want in zip_equal([*trained, *others], [*expected[0], *expected[1]]):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    harness.assert_equal_arrays(layer.get_weights(all_ranks=True), trained)
+    harness.assert_close_arrays([*trained, *others], [*expected[0], *expected[1]], rtol=1e-5, atol=1e-5)
 
 
 KERAS = {

@@ -106,14 +106,12 @@ def _assert_is_plain(of_ranks, name, optimizer):
     # Numbers that are infinite or not numbers would be equal to those of any other training that diverges.
     assert np.all(np.isfinite(losses)) and min(losses) < 0.8 * losses[0], losses
     for result in of_ranks:
-        for got, want in zip_equal(result["initial"], initial):
-            np.testing.assert_array_equal(got, want)
+        harness.assert_equal_arrays(result["initial"], initial)
         for got, want in zip_equal(result["first"], first):
             for got_row, sample in zip_equal(got, result["samples"]):
                 np.testing.assert_allclose(got_row, want[sample], rtol=1e-6, atol=1e-7)
         for what, want in (("tables", tables), ("kernels", kernels), ("losses", losses)):
-            for got_array, want_array in zip_equal(result[what], want):
-                np.testing.assert_allclose(got_array, want_array, rtol=1e-5, atol=1e-5)
+            harness.assert_close_arrays(result[what], want, rtol=1e-5, atol=1e-5)
 
 
 _IN_SESSIONS = [

@@ -37,9 +37,8 @@ def check_weights(folder):
         ):
             layer.set_weights(weights, **options)
         for got in (layer.get_weights(), layer.get_weights(all_ranks=True, session=session)):
-            assert len(got) == len(arrays) or (got == [] and not first)
-            for got_array, want in zip(got, arrays):
-                np.testing.assert_array_equal(got_array, want)
+            if first or got != []:
+                harness.assert_equal_arrays(got, arrays)
         _check_weights_in_files(layer, arrays, folder)
         _check_errors_of_weights(layer, arrays)
         _check_errors_of_files(layer, arrays, folder)
@@ -47,8 +46,7 @@ def check_weights(folder):
     layer = dmp_model.layer_of(case)
     layer.build()
     layer.set_weights(paths, chunk=50)
-    for got_array, want in zip_equal(layer.get_weights(all_ranks=True), arrays):
-        np.testing.assert_array_equal(got_array, want)
+    harness.assert_equal_arrays(layer.get_weights(all_ranks=True), arrays)
 
 
 def _check_weights_in_files(layer, arrays, folder):
@@ -65,8 +63,7 @@ def _check_weights_in_files(layer, arrays, folder):
             np.testing.assert_array_equal(np.load(path), want)
     layer.set_weights([array + 1 for array in arrays])
     layer.set_weights([np.load(path, mmap_mode="r") for path in of_first], chunk=50)
-    for got, want in zip_equal(layer.get_weights(all_ranks=True, chunk=120), arrays):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(layer.get_weights(all_ranks=True, chunk=120), arrays)
 
 
 def _check_errors_of_files(layer, arrays, folder):
@@ -183,8 +180,7 @@ def _check_errors_of_weights(layer, arrays):
     message = "no rows" if last else f"set_weights failed on rank {communicator().size - 1}: Arith.*no rows"
     with pytest.raises(ArithmeticError if last else ValueError, match=message):
         layer.set_weights([_Unreadable() if last else arrays[0], *arrays[1:]])
-    for got, want in zip_equal(layer.get_weights(all_ranks=True), arrays):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(layer.get_weights(all_ranks=True), arrays)
 
 
 class _Unreadable:

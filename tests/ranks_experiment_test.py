@@ -155,8 +155,7 @@ def test_ranks_train_as_one_process(tmp_path, expected, size, other):
         assert result["shapes"][:2] == [list(spread.shape), list(placed.shape)]
     np.testing.assert_allclose([grown[key] for key in range(ROWS[2])], trained[2], rtol=1e-5, atol=1e-6)
     for loaded in ranks.run(_load, str(tmp_path), ranks=other):
-        for one, want in zip_equal(loaded, trained):
-            np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
+        harness.assert_close_arrays(loaded, trained, rtol=1e-5, atol=1e-6)
 
 
 def _saved(modes):

@@ -114,10 +114,7 @@ def initialize(session):
 
 
 def same_bits(ours, theirs):
-    ours, theirs = tf.nest.flatten(ours), tf.nest.flatten(theirs)
-    assert len(ours) == len(theirs)
-    for one, other in zip_equal(ours, theirs):
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(tf.nest.flatten(ours), tf.nest.flatten(theirs))
 
 
 def _trained(device, optimizer, fused=True, prefix=None):
@@ -213,8 +210,7 @@ def _allreduced():
 def test_gradients_of_ordinary_variables_go_to_horovod_from_where_they_are():
     for results, devices in ranks.run(_allreduced, ranks=2):
         assert devices == ["GPU", "CPU", "CPU"]
-        for result, expected in zip_equal(results, [[2.0, 4.5], [6.0, 11.0], [4, 9]]):
-            np.testing.assert_array_equal(result, expected)
+        harness.assert_equal_arrays(results, [[2.0, 4.5], [6.0, 11.0], [4, 9]])
 
 
 def _copied_by_a_prefetched_step():

@@ -311,8 +311,7 @@ def test_norms_do_not_depend_on_the_number_of_threads():
             fetches = [tf.linalg.global_norm([gradient]), *(one.values for one in clipped)]
             results.append(session.run(fetches, dict(zip_equal(fed, factors))))
     for result in results[1:]:
-        for got, want in zip_equal(result, results[0]):
-            np.testing.assert_array_equal(got, want)
+        harness.assert_equal_arrays(result, results[0])
 
 
 def _without_tables():
@@ -345,8 +344,7 @@ def test_gradients_of_other_variables_go_to_tensorflow():
     replacements.install(Part.NORMS)
     graph_with, eager_with = _without_tables()
     assert graph_with == graph
-    for got, want in zip_equal(eager_with, eager):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(eager_with, eager)
 
 
 def test_gradients_that_nobody_takes_a_norm_of_are_not_added_up():

@@ -183,8 +183,7 @@ def check_tapes():
     of_ways = {how: _train(how, optimizer) for how in ways}
     wanted_rows, wanted_kernel, _ = of_ways["tf.gradients"]
     for how, (rows, kernel, ops) in of_ways.items():
-        for got, want in zip_equal([*rows, kernel], [*wanted_rows, wanted_kernel]):
-            np.testing.assert_array_equal(got, want, err_msg=how)
+        harness.assert_equal_arrays([*rows, kernel], [*wanted_rows, wanted_kernel], err_msg=how)
         in_function = how.endswith("a function")
         assert ops == (["SokApplyGradients"] * 2 if in_function else ["SokGroupSumApplyGradients"])
 

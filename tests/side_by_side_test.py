@@ -84,8 +84,7 @@ def test_random_groups_equal_concatenated_ones(seed):
             results.append(of_group.run(session, beside, _numbers(np.random.default_rng(seed), 7)))
     (shapes, (outputs, gradients)), (shapes_beside, (outputs_beside, gradients_beside)) = results
     assert shapes == shapes_beside
-    for got, want in zip_equal(outputs_beside, outputs):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(outputs_beside, outputs)
     for got, want in zip_equal(gradients_beside, gradients):
         if hasattr(got, "indices"):
             np.testing.assert_array_equal(got.indices, want.indices)
@@ -108,8 +107,7 @@ def test_lookups_whose_owners_answer_with_sums():
                 of_group.lookups.append(group.SparseLookup(table, ids, combiner, exchange="sums"))
             results.append(of_group.run(session, beside, [1, 4, 1])[1])
     (outputs, gradients), (outputs_beside, gradients_beside) = results
-    for got, want in zip_equal(outputs_beside, outputs):
-        np.testing.assert_array_equal(got, want)
+    harness.assert_equal_arrays(outputs_beside, outputs)
     for got, want in zip_equal(gradients_beside, gradients):
         np.testing.assert_array_equal(got.values, want.values)
 
