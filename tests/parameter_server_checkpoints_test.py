@@ -131,6 +131,36 @@ def test_increments_of_servers_restore_in_one_process(tmp_path):
     assert continued(0, prefix)[0] == expected
 
 
+@pytest.mark.parametrize("is_incremental", [False, True])
+def test_servers_that_have_taken_other_numbers_of_steps_are_saved(is_incremental, tmp_path):
+    with local_cluster.graph_on(2) as graph:
+        model, saver = Model(), v1.train.Saver()
+        increments = IncrementalSaver(saver_def=saver.saver_def)
+        initializer = v1.global_variables_initializer()
+    of_one_server = [
+        op
+        for op in graph.get_operations()
+        if op.type == "SokGroupSumApplyGradients" and op.device.startswith("/job:ps/task:1")
+    ]
+    with local_cluster.session(graph) as session:
+        session.run(initializer)
+        model.steps(session, BATCHES[:2])
+        prefix = saver.save(session, str(tmp_path / "model.ckpt"), global_step=2)
+        increments.incremental_save(session, str(tmp_path / "increment.ckpt"), global_step=2)
+        # As if the save came between the parts of another worker's push.
+        session.run(of_one_server, {model.ids: BATCHES[2]})
+        if is_incremental:
+            prefix = increments.incremental_save(session, str(tmp_path / "increment.ckpt"), global_step=3)
+        else:
+            prefix = saver.save(session, str(tmp_path / "model.ckpt"), global_step=3)
+        expected = model.rows_of(session)
+    for servers in (0, 2, 3):
+        for restored, rows in zip(continued(servers, prefix)[0], expected):
+            assert restored.keys() == rows.keys()
+            for key, row in rows.items():
+                np.testing.assert_allclose(restored[key], row, rtol=1e-5)
+
+
 def test_raw_files_hold_all_parts(tmp_path):
     with local_cluster.graph_on(2) as graph:
         model, files = Model(), sok.Saver()

@@ -73,7 +73,7 @@ class Compaction {
     SOK_RETURN_IF_ERROR(held.value()->SettleOptimizer());
     TableOptions described = table.value()->options();
     if (what_.for_serving) described.key_dtype = "int64";
-    return WriteTable(context_.executor, held.value().get(), described, name, {}, writer);
+    return WriteTable(context_.executor, held.value().get(), described, name, {}, /*apart=*/false, writer);
   }
 
   // Copies all other tensors, if there are any.

@@ -1,5 +1,7 @@
 #include "cc/checkpoint/manifest.h"
 
+#include <algorithm>
+
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/table/bloom_filter.h"
 
@@ -104,7 +106,7 @@ void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
   const Status placement = table.placement.Check(table.ranks);
   if (!placement.ok()) return reader->Fail("has a ", placement.message());
   for (const SavedShard& shard : manifest.shards) {
-    if (shard.steps != manifest.steps) {
+    if (!manifest.apart && shard.steps != manifest.steps) {
       return reader->Fail("has a shard of step ", shard.steps, " beside one of step ", manifest.steps);
     }
     const int64_t static_rows = StaticRowsOf(table, static_cast<int>(&shard - manifest.shards.data()));
@@ -156,6 +158,7 @@ std::string EncodeTable(const Manifest& manifest) {
   json["table"] = TableJson(manifest.table);
   json["steps"] = manifest.steps;
   json["uses"] = manifest.uses;
+  if (manifest.apart) json["apart"] = true;
   json["optimizer"] = OptimizerJson(manifest.optimizer);
   json["chain"] = ChainJson(manifest.chain);
   json["block_bytes"] = kBlockBytes;
@@ -188,6 +191,7 @@ Status ManifestReader::ReadTable(const std::string& text, const std::string& nam
   }
   manifest_.steps = reader.Int(json, "steps", 0, kMaxCount);
   manifest_.uses = reader.Int(json, "uses", 0, kMaxCount);
+  manifest_.apart = reader.ok() && json.contains("apart");
   manifest_.optimizer = ReadOptimizer(&reader, reader.Member(json, "optimizer"));
   manifest_.chain = ReadChain(&reader, reader.Member(json, "chain"));
   reader.Int(json, "block_bytes", kBlockBytes, kBlockBytes);
@@ -200,6 +204,11 @@ Status ManifestReader::AddShard(const std::string& text) {
   const Json json = reader.Parse(text);
   if (!reader.ok()) return reader.status();
   manifest_.shards.push_back(ReadShard(&reader, json));
+  if (manifest_.apart) {
+    const SavedShard& shard = manifest_.shards.back();
+    manifest_.steps = std::max(manifest_.steps, shard.steps);
+    manifest_.uses = std::max(manifest_.uses, shard.uses.value_or(0));
+  }
   return reader.status();
 }
 

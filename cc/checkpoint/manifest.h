@@ -49,9 +49,10 @@ struct SavedOptimizer {
 
 // What one rank wrote.
 struct SavedShard {
-  int64_t rows = 0;        // in its arrays
-  int64_t table_rows = 0;  // of the rank's table; in a delta it may exceed `rows`
-  int64_t steps = 0;       // of the rank's table, the same on all ranks
+  int64_t rows = 0;             // in its arrays
+  int64_t table_rows = 0;       // of the rank's table; in a delta it may exceed `rows`
+  int64_t steps = 0;            // of the rank's table, the same on all ranks unless they are apart
+  std::optional<int64_t> uses;  // of the rank's table, if ranks are apart
   std::map<std::string, PlacedArray> arrays;
 };
 
@@ -65,8 +66,11 @@ struct ChainLink {
 struct Manifest {
   bool delta = false;
   SavedTable table;
-  int64_t steps = 0;  // of the table's clock, as are `uses`: see TableClock
+  // Of the table's clock: see TableClock. If ranks are apart, those of the rank that is ahead, once all
+  // shards are read.
+  int64_t steps = 0;
   int64_t uses = 0;
+  bool apart = false;  // see SaveRequest
   std::optional<SavedOptimizer> optimizer;
   std::vector<ChainLink> chain;  // the checkpoints below a delta, the full one first; empty for a full one
   std::vector<SavedShard> shards;

@@ -332,6 +332,7 @@ OrderedJson ShardJson(const SavedShard& shard) {
   json["rows"] = shard.rows;
   json["table_rows"] = shard.table_rows;
   json["steps"] = shard.steps;
+  if (shard.uses.has_value()) json["uses"] = *shard.uses;
   OrderedJson& arrays = json["arrays"] = JsonObject(shard.arrays.size());
   for (const auto& [name, array] : shard.arrays) arrays[name] = ArrayJson(array.array);
   return json;
@@ -341,7 +342,8 @@ SavedShard ReadShard(JsonReader* reader, const Json& json) {
   SavedShard result;
   result.rows = reader->Int(json, "rows", 0);
   result.table_rows = reader->Int(json, "table_rows", 0);
-  result.steps = reader->Int(json, "steps", 0);
+  result.steps = reader->Int(json, "steps", 0, kMaxCount);
+  if (reader->ok() && json.contains("uses")) result.uses = reader->Int(json, "uses", 0, kMaxCount);
   const Json& arrays = reader->Object(json, "arrays");
   for (auto entry = arrays.begin(); reader->ok() && entry != arrays.end(); ++entry) {
     result.arrays[entry.key()].array = ReadArray(reader, entry.value(), entry.key());

@@ -293,8 +293,10 @@ StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool 
 }
 
 StatusOr<SavedShard> WriteShard(Executor& executor, PartWriter* part, const std::string& name,
-                                HeldTable* table, bool delta) {
-  return ShardWriter(executor, part, name, table, delta).Run();
+                                HeldTable* table, bool delta, bool apart) {
+  auto shard = ShardWriter(executor, part, name, table, delta).Run();
+  if (shard.ok() && apart) shard.value().uses = table->state().clock.uses;
+  return shard;
 }
 
 }  // namespace sok

@@ -19,7 +19,7 @@ StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool 
 // Writes the arrays of the shard of table->options().rank, as the table `name`: all rows, which must be up to
 // date, or for a delta the changed rows.
 StatusOr<SavedShard> WriteShard(Executor& executor, PartWriter* part, const std::string& name,
-                                HeldTable* table, bool delta);
+                                HeldTable* table, bool delta, bool apart);
 
 }  // namespace sok
 

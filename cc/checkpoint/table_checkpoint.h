@@ -27,7 +27,8 @@ struct SaveRequest {
   std::string id;      // 16 lower-case hex digits, new for each save and the same on all ranks
   bool delta = false;  // save the changes since the last checkpoint; everything if there is none to build on
   std::string counted_by =
-      {};  // the kind of Saver whose max_to_keep counts it: "full", "incremental", "" for none
+      {};              // the kind of Saver whose max_to_keep counts it: "full", "incremental", "" for none
+  bool apart = false;  // the ranks are servers, on which steps go on between the parts' moments
   Files* files = &PosixFiles();
 };
 
@@ -44,7 +45,8 @@ struct TableToSave {
 // no earlier checkpoint to build on: the first time, and after a restore or a failed save. It is also saved
 // in full if its last checkpoint or one of its chain is missing on disk or has the table under a different
 // name, if the betas or epsilon of exact Adam have changed or its history was restarted, and if the chain has
-// reached 1000 checkpoints. It always is with keras_rmsprop and nadam, whose rows lag without a history.
+// reached 1000 checkpoints. It always is with keras_rmsprop and nadam, whose rows lag without a history, and,
+// if ranks are `apart`, with every optimizer whose rows lag: their steps would be those of one history.
 Status BeginCheckpoint(const EngineContext& context, Span<const TableToSave> tables,
                        const SaveRequest& request);
 
@@ -59,7 +61,7 @@ Status WriteCheckpointPart(const EngineContext& context, Span<const TableToSave>
 std::string PrefixOfOthers(const SaveRequest& request);
 
 // Rank 0 makes one checkpoint of the parts of all ranks and, if `with_others`, of the one at PrefixOfOthers.
-// FailedPrecondition if ranks have taken different numbers of steps.
+// FailedPrecondition if ranks have taken different numbers of steps, unless they are `apart`.
 Status CommitCheckpoint(const SaveRequest& request, int ranks, bool with_others);
 
 // Rank 0 removes the files of the save, unless it was committed. Ignores errors.

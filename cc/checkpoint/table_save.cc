@@ -48,13 +48,14 @@ StatusOr<SavePlan> ReadSavePlan(const SaveRequest& request) {
 }
 
 // Whether the optimizer's state can be saved in a delta of the chain that begins with `full`.
-bool OptimizerAllowsDelta(HeldTable* table, const Manifest& full) {
+bool OptimizerAllowsDelta(HeldTable* table, const Manifest& full, bool apart) {
   const std::optional<HeldOptimizer> own = table->state().optimizer;
   if (!own.has_value() || !full.optimizer.has_value()) return !own.has_value() && !full.optimizer.has_value();
   if (own->name != full.optimizer->name) return false;
   const auto optimizer = MakeOptimizer(own->name);
   if (!optimizer.ok()) return false;
   if (!optimizer.value()->has_catch_up()) return true;
+  if (apart) return false;
   if (!optimizer.value()->can_save_lag() || own->steps > std::numeric_limits<uint32_t>::max()) return false;
   PastSteps past;
   return table->ReadPastSteps(&past).ok() && past.first_step == full.optimizer->steps;
@@ -76,7 +77,7 @@ std::vector<ChainLink> ChainFor(HeldTable* table, const std::string& name, const
   const TableOptions& saved = full.table.options;
   const TableOptions& own = table->options();
   if (saved.ranks != own.ranks || saved.placement != own.placement) return {};
-  if (!OptimizerAllowsDelta(table, full)) return {};
+  if (!OptimizerAllowsDelta(table, full, request.apart)) return {};
   auto links = LinksTo(*opened, chain.value(), request.prefix);
   return links.ok() ? links.value() : std::vector<ChainLink>();
 }
@@ -126,7 +127,8 @@ Status WriteTables(const EngineContext& context, Span<const TableToSave> tables,
     }
     SOK_RETURN_IF_ERROR(WhileHeld(context, table.table, [&](HeldTable* held) -> Status {
       SOK_RETURN_IF_ERROR(PrepareTable(held, request, chain->second));
-      return WriteTable(context.executor, held, held->options(), name, chain->second, part.value().get());
+      return WriteTable(context.executor, held, held->options(), name, chain->second, request.apart,
+                        part.value().get());
     }));
   }
   if (rank == 0) {

@@ -26,10 +26,11 @@ SavedTable DescriptionOf(const TableOptions& options, const TableClock& clock, c
 }  // namespace
 
 Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& described,
-                  const std::string& name, const std::vector<ChainLink>& chain, PartWriter* part) {
+                  const std::string& name, const std::vector<ChainLink>& chain, bool apart,
+                  PartWriter* part) {
   const bool delta = !chain.empty();
   const int rank = table->options().rank;
-  const auto shard = WriteShard(executor, part, name, table, delta);
+  const auto shard = WriteShard(executor, part, name, table, delta, apart);
   SOK_RETURN_IF_ERROR(shard.status());
   SOK_RETURN_IF_ERROR(part->AddString(ShardEntry(name, rank), EncodeShard(shard.value())));
   if (rank != 0) return OkStatus();
@@ -41,6 +42,7 @@ Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& desc
   manifest.table = DescriptionOf(described, clock, name);
   manifest.steps = clock.steps;
   manifest.uses = clock.uses;
+  manifest.apart = apart;
   manifest.optimizer = std::move(optimizer.value());
   manifest.chain = chain;
   return part->AddString(name, EncodeTable(manifest));

@@ -15,9 +15,9 @@
 namespace sok {
 
 // Writes the shard of a table's rank, and on rank 0 the table's own entry, under `name`: a delta if it has a
-// chain to build on, otherwise all rows, which must be up to date.
+// chain to build on, otherwise all rows, which must be up to date. `apart`: see SaveRequest.
 Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& described,
-                  const std::string& name, const std::vector<ChainLink>& chain, PartWriter* part);
+                  const std::string& name, const std::vector<ChainLink>& chain, bool apart, PartWriter* part);
 
 // Writes the entries of the whole checkpoint, once. `counted_by` may be empty.
 Status WriteFacts(const CheckpointFacts& facts, const std::string& counted_by, PartWriter* part);

@@ -53,6 +53,7 @@ class CheckpointStageOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
     OP_REQUIRES_OK(construction, construction->GetAttr("stage", &stage_));
     OP_REQUIRES_OK(construction, construction->GetAttr("incremental", &incremental_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("apart", &apart_));
     OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
     OP_REQUIRES(
         construction, names_.empty() || names_.size() == static_cast<size_t>(num_tables_),
@@ -96,6 +97,7 @@ class CheckpointStageOp : public tf::OpKernel {
     request.prefix = path;
     request.id = HexDigits(*id);
     request.delta = incremental_;
+    request.apart = apart_;
     request.counted_by = counted_by;
     *others = PrefixOfOthers(request);
     if (!proceed) return tf::Status();
@@ -111,6 +113,7 @@ class CheckpointStageOp : public tf::OpKernel {
   int num_tables_;
   std::string stage_;
   bool incremental_;
+  bool apart_;
   std::vector<std::string> names_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckpointStage").Device(tf::DEVICE_CPU), CheckpointStageOp);
@@ -122,6 +125,7 @@ class CommitCheckpointOp : public tf::OpKernel {
   explicit CommitCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &ranks_));
     OP_REQUIRES_OK(construction, construction->GetAttr("with_others", &with_others_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("apart", &apart_));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -132,12 +136,14 @@ class CommitCheckpointOp : public tf::OpKernel {
     SaveRequest request;
     request.prefix = prefix;
     request.id = HexDigits(id);
+    request.apart = apart_;
     OP_REQUIRES_OK(context, ToTf(CommitCheckpoint(request, ranks_, with_others_)));
   }
 
  private:
   int ranks_;
   bool with_others_;
+  bool apart_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCommitCheckpoint").Device(tf::DEVICE_CPU), CommitCheckpointOp);
 

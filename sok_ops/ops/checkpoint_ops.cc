@@ -27,6 +27,7 @@ REGISTER_OP("SokCheckpointStage")
     .Attr("num_tables: int >= 1")
     .Attr("stage: {'begin', 'write'}")
     .Attr("incremental: bool = false")
+    .Attr("apart: bool = false")
     .Attr("names: list(string) = []")
     .Output("code: int32")
     .Output("message: string")
@@ -41,6 +42,7 @@ id: the number of this save. 'begin' ignores it and draws a number; 'write' take
 counted_by: 'full' or 'incremental', the kind of Saver whose max_to_keep counts the checkpoint, or ''.
 proceed: whether all earlier stages succeeded on all ranks. If not, the stage does nothing.
 incremental: whether to write only the changes since the last checkpoint, if there is one to build on.
+apart: whether the ranks are servers, which take steps between the moments at which they save.
 names: the tables' names in the checkpoint; empty: the names of their variables.
 code, message: the error; 0 and empty if there is none.
 save_id: the drawn number after 'begin', else `id`.
@@ -51,12 +53,14 @@ REGISTER_OP("SokCommitCheckpoint")
     .Input("id: int64")
     .Attr("ranks: int >= 1")
     .Attr("with_others: bool")
+    .Attr("apart: bool = false")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Makes one checkpoint of what all ranks have written in SokCheckpointStage.
 prefix, id: of the save.
 ranks: the number of ranks.
-with_others: whether there are other variables, at the prefix `others`.)");
+with_others: whether there are other variables, at the prefix `others`.
+apart: as in SokCheckpointStage. Otherwise ranks must have taken the same number of steps.)");
 
 REGISTER_OP("SokEndCheckpoint")
     .Input("handles: num_tables * resource")

@@ -138,6 +138,7 @@ def add_ops(
     of_all = {id(one): one.of_all_ranks() for one in sorted(shared, key=lambda one: one.name)}
     known = communicator()
     shards = len(variables[0].servers.devices) or known.size
+    is_apart = bool(variables[0].servers.devices)
     if known.rank == 0:
         with tf.control_dependencies([written]):
             others = tf.identity(others)
@@ -145,7 +146,7 @@ def add_ops(
         done = written if saved_others is None else saved_others
         with tf.control_dependencies([done]), tf.device("/device:CPU:0"):
             committed = native.ops.sok_commit_checkpoint(
-                prefix, save_id, ranks=shards, with_others=saved_others is not None
+                prefix, save_id, ranks=shards, with_others=saved_others is not None, apart=is_apart
             )
         with tf.control_dependencies([committed]):
             saved = tf.identity(prefix)
@@ -195,6 +196,7 @@ def _add_stages(
                     proceed,
                     stage=stage,
                     incremental=incremental,
+                    apart=bool(variables[0].servers.devices),
                     names=names,
                     name=next(op_names),
                 ),
