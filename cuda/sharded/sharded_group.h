@@ -127,8 +127,8 @@ class GpuServedGroup final : public ServedGroup {
   // Identifies the answers: gradients come back with it.
   int64_t token = 0;
   int rank = 0;
-  int ranks = 1;  // that asked; or one process that is no rank
-  int own = 0;    // Inbox::own of the requests
+  int ranks = 1;                    // that asked; or one process that is no rank
+  int own = 0;                      // Inbox::own of the requests
   std::vector<ExchangeMode> modes;  // by table
   std::vector<int64_t> dims;        // by table
   bool is_served = false;           // whether Serve succeeded; otherwise the rest must not be used

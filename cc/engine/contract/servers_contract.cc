@@ -87,8 +87,8 @@ TEST_P(RanksContract, AnAskerOnServersHasTheBitsOfRanksOfWhichOneAsks) {
     const int64_t most_bags = GetParam().is_slow ? 3 : 200;
     for (const char* const optimizer : {"adagrad", "adam"}) {
       if (GetParam().is_slow && !is_last && std::string(optimizer) == "adam") continue;
-      ASSERT_NO_FATAL_FAILURE(
-          ExpectTheBitsOfRanks(GetParam(), ranks, OnServers(TablesOfAllPlacements(ranks)), optimizer, most_bags));
+      ASSERT_NO_FATAL_FAILURE(ExpectTheBitsOfRanks(GetParam(), ranks, OnServers(TablesOfAllPlacements(ranks)),
+                                                   optimizer, most_bags));
     }
     if (GetParam().is_slow && !is_last) continue;
     // More bags need more rows than the tables hold.
