@@ -36,9 +36,12 @@ def train(cluster: v1.train.ClusterSpec, job: str, number: int, folder: pathlib.
         rows = tf.nn.embedding_lookup(table, tf.constant(IDS, tf.int64))
         step = v1.train.get_or_create_global_step()
         train_op = v1.train.GradientDescentOptimizer(1.0).minimize(-tf.reduce_sum(rows), global_step=step)
+        # The test reads a checkpoint while others follow.
+        scaffold = v1.train.Scaffold(saver=v1.train.Saver(sharded=True, max_to_keep=None))
     with v1.train.MonitoredTrainingSession(
         master=server.target,
         is_chief=job == "chief",
+        scaffold=scaffold,
         checkpoint_dir=str(folder / "model"),
         save_checkpoint_steps=10,
         log_step_count_steps=None,
