@@ -129,24 +129,31 @@ tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::strin
 struct TableAttributes {
   TableOptions options;
   tf::DataType key_dtype = tf::DT_INT64;
+  std::string placement;
   std::string engine;
 
   tf::Status Read(tf::OpKernelConstruction* construction) {
-    std::string text;
     TF_RETURN_IF_ERROR(construction->GetAttr("dim", &options.dim));
     TF_RETURN_IF_ERROR(construction->GetAttr("capacity", &options.capacity));
     TF_RETURN_IF_ERROR(construction->GetAttr("use_hashtable", &options.use_hashtable));
     TF_RETURN_IF_ERROR(construction->GetAttr("key_dtype", &key_dtype));
-    TF_RETURN_IF_ERROR(construction->GetAttr("placement", &text));
+    TF_RETURN_IF_ERROR(construction->GetAttr("placement", &placement));
     TF_RETURN_IF_ERROR(PoliciesFromAttrs(construction, &options));
     TF_RETURN_IF_ERROR(MemoryFromAttr(construction, &options.memory));
     TF_RETURN_IF_ERROR(EngineNameFromAttr(construction, &engine));
     options.key_dtype = tf::DataTypeString(key_dtype);
-    const StatusOr<Placement> placement = Placement::Parse(text);
-    if (!placement.ok()) {
-      return tf::errors::InvalidArgument("Embedding variable: ", placement.status().message());
+    return tf::Status();
+  }
+
+  // The options of the variable `name`.
+  tf::Status OptionsOf(const std::string& name, TableOptions* of_variable) const {
+    *of_variable = options;
+    of_variable->name = name;
+    const StatusOr<Placement> parsed = Placement::Parse(placement);
+    if (!parsed.ok()) {
+      return tf::errors::InvalidArgument("Embedding variable '", name, "': ", parsed.status().message());
     }
-    options.placement = placement.value();
+    of_variable->placement = parsed.value();
     return tf::Status();
   }
 
@@ -188,8 +195,8 @@ class InitializeTableOp : public tf::OpKernel {
     OP_REQUIRES_OK(
         context,
         LookupRuntime(context, StrCat("The initializer of embedding variable '", name, "'"), &runtime));
-    TableOptions options = attributes_.options;
-    options.name = name;
+    TableOptions options;
+    OP_REQUIRES_OK(context, attributes_.OptionsOf(name, &options));
     options.rank = ranks_ > 0 ? rank_ : runtime->rank;
     options.ranks = ranks_ > 0 ? ranks_ : runtime->ranks;
     // A server's tables outlive the program that made them, and the next one may have other servers.
@@ -233,14 +240,15 @@ class DescribeTableOp : public tf::OpKernel {
  public:
   explicit DescribeTableOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, attributes_.Read(construction));
-    OP_REQUIRES_OK(construction, construction->GetAttr("shared_name", &attributes_.options.name));
-    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &attributes_.options.ranks));
+    std::string name;
+    OP_REQUIRES_OK(construction, construction->GetAttr("shared_name", &name));
+    OP_REQUIRES_OK(construction, attributes_.OptionsOf(name, &options_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &options_.ranks));
     OP_REQUIRES_OK(construction, construction->GetAttr("gradient_dtype", &gradient_dtype_));
-    attributes_.options.rank = kNoRank;
-    const TableOptions& options = attributes_.options;
-    const std::string text = StrCat(Describe(options), " on ", options.ranks, " ranks, ",
+    options_.rank = kNoRank;
+    const std::string text = StrCat(Describe(options_), " on ", options_.ranks, " ranks, ",
                                     tf::DataTypeString(gradient_dtype_), " gradients");
-    resource_name_ = StrCat(options.name, "/", Fingerprint64(text.data(), text.size()));
+    resource_name_ = StrCat(name, "/", Fingerprint64(text.data(), text.size()));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -250,7 +258,7 @@ class DescribeTableOp : public tf::OpKernel {
         context,
         tf::LookupOrCreateResource<TableResource>(context, handle, &resource, [&](TableResource** created) {
           std::shared_ptr<EngineTable> table;
-          TF_RETURN_IF_ERROR(attributes_.Make(context, attributes_.options, &table));
+          TF_RETURN_IF_ERROR(attributes_.Make(context, options_, &table));
           *created = new TableResource(std::move(table), attributes_.key_dtype, gradient_dtype_);
           return tf::Status();
         }));
@@ -262,6 +270,7 @@ class DescribeTableOp : public tf::OpKernel {
 
  private:
   TableAttributes attributes_;
+  TableOptions options_;
   tf::DataType gradient_dtype_;
   // Different for different descriptions: a worker's resources outlive the sessions that share them.
   std::string resource_name_;

@@ -312,7 +312,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def total_count(self, name: str | None = None) -> tf.Tensor:
         """Returns an int64 tensor `[size(), dim]`, the shape of the rows on this rank. DeepRec's name."""
-        return tf.stack([self.size(), tf.constant(self.dim, tf.int64)], name=name)
+        rows = self._sum_of_parts(native.ops.sok_table_size, None)
+        return tf.stack([rows, tf.constant(self.dim, tf.int64)], name=name)
 
     def get_dynamic_shape(self, name: str | None = None) -> tf.Tensor:
         """Returns what `total_count` returns, under DeepRec's newer name."""
