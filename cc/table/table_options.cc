@@ -195,6 +195,14 @@ void DescribePolicies(const TableOptions& options, std::ostream& text) {
   if (options.memory != RowMemory::kDevice) text << ", rows in memory of the " << NameOf(options.memory);
 }
 
+// Of everything that Describe says but initial rows, in the lower half.
+uint64_t FingerprintOfOthers(const TableOptions& options) {
+  std::ostringstream text = TextOfOptions();
+  DescribeShape(options, text);
+  DescribePolicies(options, text);
+  return Fingerprint64(text.str()) & kLowerHalf;
+}
+
 }  // namespace
 
 const char* NameOf(OnFull on_full) {
@@ -233,20 +241,17 @@ std::string Describe(const TableOptions& options) {
 }
 
 uint64_t DefinitionFingerprint(const TableOptions& options) {
-  std::ostringstream initial_rows = TextOfOptions();
-  std::ostringstream others = TextOfOptions();
-  DescribeInitialRows(options, initial_rows);
-  DescribeShape(options, others);
-  DescribePolicies(options, others);
-  const uint64_t lower = Fingerprint64(others.str()) & kLowerHalf;
+  const uint64_t lower = FingerprintOfOthers(options);
   if (options.rank == kNoRank) return lower;
+  std::ostringstream initial_rows = TextOfOptions();
+  DescribeInitialRows(options, initial_rows);
   // Not 0, which stands for any initial rows.
   return lower | (Fingerprint64(initial_rows.str()) << 32) | (uint64_t{1} << 63);
 }
 
 bool HoldTheSameKeys(const TableOptions& one, const TableOptions& other) {
-  const uint64_t differ = DefinitionFingerprint(one) ^ DefinitionFingerprint(other);
-  return one.rank == other.rank && one.ranks == other.ranks && (differ & kLowerHalf) == 0;
+  return one.rank == other.rank && one.ranks == other.ranks &&
+         FingerprintOfOthers(one) == FingerprintOfOthers(other);
 }
 
 bool DefinitionsAgree(uint64_t one, uint64_t other) {
