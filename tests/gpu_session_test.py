@@ -253,6 +253,7 @@ ON_HOSTS_ONLY = {
     "SokCombineRowsGrad",
     "SokCommitCheckpoint",
     "SokCompactCheckpoint",
+    "SokGroupJoin",
     "SokHoldBatch",
     "SokInit",
     "SokInitHasRun",
