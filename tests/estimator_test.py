@@ -1,7 +1,5 @@
 """A tf.estimator.Estimator trains, evaluates and restores a model on the layers."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -174,11 +172,3 @@ def test_a_strategy_with_replicas_names_the_table_and_what_is_supported(tmp_path
     data = lambda: input_fn(1)  # noqa: E731
     with pytest.raises(RuntimeError, match="Embedding variable '.*' .*MirroredStrategy.*horovodrun"):
         estimator.train(data, steps=1)
-
-
-def test_parameter_servers_are_refused(tmp_path, monkeypatch):
-    cluster = {"ps": ["127.0.0.1:1", "127.0.0.1:2"], "chief": ["127.0.0.1:3"]}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
-    data = lambda: input_fn(1)  # noqa: E731
-    with pytest.raises(ValueError, match="variable '.*': .* parameter servers .the 2 of replica_device_sett"):
-        make_estimator(tmp_path).train(data, steps=1)
