@@ -66,19 +66,20 @@ TEST_F(EngineTest, LookupsOverRanksNeedNotBeImplemented) {
   EXPECT_EQ(engine_.NewRoutedGroup(), nullptr);
   EXPECT_EQ(engine_.NewServedGroup(), nullptr);
   const auto never = [](Span<const int64_t> /*sizes*/) -> int64_t* { return nullptr; };
+  const Inbox nothing;
   const std::string what = " does not implement lookups over ranks";
   const std::string who = "Embedding variable 'clicks': the engine 'sketch'" + what;
   ExpectUnimplemented(engine_.Route(context_, batch_, {}, OkStatus(), nullptr, scratch_.get(), never), who);
-  ExpectUnimplemented(engine_.Serve(context_, tables_, {}, {}, nullptr, scratch_.get(), never), who);
+  ExpectUnimplemented(engine_.Serve(context_, tables_, {}, nothing, nullptr, scratch_.get(), never), who);
   class NoRoute final : public RoutedGroup {
    public:
     using RoutedGroup::RoutedGroup;
   };
   const NoRoute routed(&engine_);
-  ExpectUnimplemented(engine_.Combine(context_, tables_, routed, {}, {}), who);
-  ExpectUnimplemented(engine_.Reduce(context_, routed, {}, {}, GradientFormat::kFloat32, never),
+  ExpectUnimplemented(engine_.Combine(context_, tables_, routed, nothing, {}), who);
+  ExpectUnimplemented(engine_.Reduce(context_, routed, {}, nothing, GradientFormat::kFloat32, never),
                       "The engine 'sketch'" + what);
-  ExpectUnimplemented(engine_.RoutedWeightGradients(context_, routed, {}, {}, {}),
+  ExpectUnimplemented(engine_.RoutedWeightGradients(context_, routed, nothing, {}, {}),
                       "The engine 'sketch'" + what);
 }
 
