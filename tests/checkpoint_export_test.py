@@ -89,7 +89,10 @@ HOSTILE_IDS = [0, -1, 1, 2**31, 2**32, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) 
 
 def test_saved_model_of_one_table(tmp_path, capsys):
     saved = chain(tmp_path).saved[-1]
-    assert run(capsys, "export", saved.prefix, "--format", "saved_model", "--to", tmp_path / "out")[0] == 0
+    command = ["export", saved.prefix, "--format", "saved_model", "--to", tmp_path / "out"]
+    status, error = run(capsys, *command)
+    assert status == 2 and "embedding variable 'items': gives ids without a row random initial rows" in error
+    assert run(capsys, *command, "--absent", "zeros")[0] == 0
     ids = [*HOSTILE_IDS, *saved.rows, *HOSTILE_IDS]
     found = load_elsewhere(tmp_path / "out", ids)
     assert found.keys() == {"items", "serving_default"}
@@ -110,7 +113,7 @@ def test_saved_model_of_few_rows(tmp_path, capsys, rows_of):
         "saved_model",
         "--to",
         tmp_path / "out",
-        "--default",
+        "--absent",
         "1.5",
     ]
     assert run(capsys, *command)[0] == 0
@@ -124,7 +127,10 @@ def test_saved_model_of_several_tables(tmp_path, capsys):
     one, two, *_ = together(tmp_path, table_description(), admitted, *others)
     tables = ["--table", "items", "--table", "scope/users", "--table", "scope_users"]
     command = ["export", tmp_path / "model.ckpt-2", "--format", "saved_model", "--to", tmp_path / "out"]
-    assert run(capsys, *command, *tables)[0] == 0
+    status, error = run(capsys, *command, *tables, "--absent", "zeros", "--absent", "items=1")
+    assert status == 2 and "--absent is given for all tables and for one" in error
+    absent = ["--absent", "items=zeros", "--absent", "scope_users=2.5"]
+    assert run(capsys, *command, *tables, *absent)[0] == 0
     found = load_elsewhere(tmp_path / "out", HOSTILE_IDS)
     assert found.keys() == {"items", "scope_users", "scope_users_1"}
     np.testing.assert_array_equal(found["items"], wanted(one.saved[-1], HOSTILE_IDS))
@@ -138,7 +144,9 @@ def test_damaged_checkpoints_leave_nothing_behind(tmp_path, capsys, file_format)
     path = tmp_path / "model.ckpt-2.data-00001-of-00002"
     values = saved.tensors["items#1/values"].tobytes()
     path.write_bytes(path.read_bytes().replace(values, values[:-1] + bytes([values[-1] ^ 1])))
-    status, error = run(capsys, "export", saved.prefix, "--format", file_format, "--to", tmp_path / "out")
+    absent = ["--absent", "zeros"] if file_format == "saved_model" else []
+    command = ["export", saved.prefix, "--format", file_format, "--to", tmp_path / "out", *absent]
+    status, error = run(capsys, *command)
     assert status == 2 and f"{path}:items#1/values' is damaged" in error
     assert not [left for left in tmp_path.iterdir() if left.name.startswith("out")]
 
@@ -151,9 +159,9 @@ def test_existing_files_are_not_overwritten(tmp_path, capsys):
     status, error = run(capsys, "export", saved.prefix, "--format", "npy", "--to", tmp_path / "no" / "out")
     assert status == 2 and "no such folder" in error
     status, error = run(
-        capsys, "export", saved.prefix, "--format", "npy", "--to", tmp_path / "new", "--default", "1"
+        capsys, "export", saved.prefix, "--format", "npy", "--to", tmp_path / "new", "--absent", "1"
     )
-    assert status == 2 and "--default works with saved_model" in error
+    assert status == 2 and "--absent works with saved_model" in error
 
 
 @pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])

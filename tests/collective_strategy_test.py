@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import deeprec
@@ -201,26 +202,35 @@ def test_an_estimator_trains_and_evaluates(tmp_path):
     estimator = deeprec.CollectiveStrategy().estimator(
         model_fn=model_fn, model_dir=str(tmp_path), config=None, train_drop_remainder=False
     )
-    with pytest.raises(ValueError, match="'best'.*export_saved_model"):
-        exporter = tf.estimator.FinalExporter("best", lambda: None)
+
+    def receiver():
+        ids = {"id": v1.placeholder(tf.int64, [None])}
+        return tf.estimator.export.ServingInputReceiver(ids, ids)
+
+    exporters = [
+        tf.estimator.FinalExporter("final", receiver),
+        sok.serving.Exporter(tf.estimator.LatestExporter("latest", receiver), absent="zeros"),
+    ]
+    with pytest.raises(ValueError, match="the exporters 'final', 'latest' run after evaluations"):
         estimator.train_and_evaluate(
             tf.estimator.TrainSpec(input_fn, max_steps=20),
-            tf.estimator.EvalSpec(input_fn, exporters=[exporter]),
+            tf.estimator.EvalSpec(input_fn, exporters=exporters),
         )
     history = []
     estimator.train_and_evaluate(
         tf.estimator.TrainSpec(input_fn, max_steps=20),
-        tf.estimator.EvalSpec(input_fn, steps=1, start_delay_secs=0, throttle_secs=0),
+        tf.estimator.EvalSpec(input_fn, steps=1, start_delay_secs=0, throttle_secs=0, exporters=exporters),
         eval_every_n_iter=10,
         eval_history=history,
     )
-    ids = v1.placeholder
-    exported = estimator.export_saved_model(
-        str(tmp_path / "export"),
-        lambda: tf.estimator.export.ServingInputReceiver(*2 * ({"id": ids(tf.int64, [None])},)),
-    )
+    exported = estimator.export_saved_model(str(tmp_path / "export"), receiver)
     logits = harness.served(exported.decode(), id=[0, 7, 99])["logits"]
     assert logits[2] == 2 and abs(logits[1] - 7) < 3
+    (final,) = (tmp_path / "export" / "final").iterdir()
+    np.testing.assert_array_equal(harness.served(str(final), id=[0, 7, 99])["logits"], logits)
+    latest = max((tmp_path / "export" / "latest").iterdir())
+    found = saved_files.serve_model(latest, {"id": [0, 7, 99]}, "sparse_operation_kit")["serving_default"]
+    np.testing.assert_array_equal(found["logits"], [*logits[:2], 0])
     steps = [metrics["global_step"] for metrics in history]
     assert steps[-1] == 20 and 10 <= len(steps) * 10 <= 40
     assert history[-1]["loss"] < 0.5 * history[0]["loss"] or history[0]["loss"] < 1

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,44 +68,81 @@ def counted_by(prefix: str | os.PathLike) -> str | None:
     return checkpoint.facts.counted_by
 
 
-# Loads a SavedModel with TensorFlow 2's loader and with a session's, both twice in one process. Runs without
-# Horovod, and with or without this library, in a process that has imported neither.
+# Loads a SavedModel with TensorFlow 2's loader and with a session's, both twice in one process, and gives
+# each signature those of the fed values that it takes. Runs without Horovod, and with or without this
+# library, in a process that has imported neither.
 _SERVE = """
 import json, sys
-folder, ids, hidden = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
+folder, feeds, hidden = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
 for name in hidden:
     assert name not in sys.modules
     sys.modules[name] = None
+import numpy as np
 import tensorflow as tf
 if "sparse_operation_kit" not in hidden:
     import sparse_operation_kit
-models = [tf.saved_model.load(folder) for _ in range(2)] if tf.executing_eagerly() else []
 found = {}
-for model in models:
+def empty(shape):
+    return [size or 0 for size in shape.as_list()]
+def note(name, outputs):
+    outputs = {key: np.asarray(value).tolist() for key, value in outputs.items()}
+    np.testing.assert_equal(outputs, found.setdefault(name, outputs))
+for _ in range(2 if tf.executing_eagerly() else 0):
+    model = tf.saved_model.load(folder)
     for name, function in model.signatures.items():
-        rows = function(ids=tf.constant(ids, tf.int64))["rows"].numpy().tolist()
-        assert found.setdefault(name, rows) == rows
-with tf.compat.v1.Session(graph=tf.Graph()) as session:
-    meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
-    for name, signature in meta.signature_def.items():
-        rows = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: ids})
-        assert rows.tolist() == found.setdefault(name, rows.tolist())
+        keywords = function.structured_input_signature[1]
+        given = {key: tf.constant(feeds[key], one.dtype, empty(one.shape) if not feeds[key] else None)
+                 for key, one in keywords.items()}
+        note(name, function(**given))
+for _ in range(2):
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
+        for name, signature in meta.signature_def.items():
+            if name.startswith("__"):
+                continue
+            given = {}
+            for key, info in signature.inputs.items():
+                sparse = info.coo_sparse
+                tensors = {key: info.name} if info.name else {
+                    key + "_indices": sparse.indices_tensor_name, key + "_values": sparse.values_tensor_name,
+                    key + "_dense_shape": sparse.dense_shape_tensor_name}
+                for part, tensor in tensors.items():
+                    tensor = session.graph.get_tensor_by_name(tensor)
+                    given[tensor] = np.reshape(np.array(feeds[part], tensor.dtype.as_numpy_dtype),
+                                               np.shape(feeds[part]) if feeds[part] else empty(tensor.shape))
+            names = {key: info.name for key, info in signature.outputs.items()}
+            note(name, session.run(names, given))
 print(json.dumps(found))
 """
 
 
-def serve(folder: pathlib.Path, ids: Iterable[int], *hidden: str) -> dict[str, np.ndarray]:
-    """{signature: rows} from another process, in which the modules `hidden` cannot be imported."""
+def serve_model(
+    folder: pathlib.Path, feeds: Mapping[str, Any], *hidden: str
+) -> dict[str, dict[str, np.ndarray]]:
+    """{signature: {output: float32}} from another process, in which the modules `hidden` cannot be imported.
+
+    `feeds` are lists by the names of inputs; a sparse input `x` takes `x_indices`, `x_values` and
+    `x_dense_shape`.
+    """
     program = folder.with_suffix(".py")
     program.write_text(_SERVE)
     package_path = os.path.dirname(sparse_operation_kit.__path__[0])
     result = forked.run(
         program,
         str(folder),
-        json.dumps([int(i) for i in ids]),
+        json.dumps({name: np.asarray(values).tolist() for name, values in feeds.items()}),
         "horovod",
         *hidden,
         env={**os.environ, "PYTHONPATH": package_path, "TF_CPP_MIN_LOG_LEVEL": "2"},
     )
     assert result.returncode == 0, result.stderr[-3000:]
-    return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}
+    return {
+        name: {key: np.array(value, np.float32) for key, value in outputs.items()}
+        for name, outputs in json.loads(result.stdout).items()
+    }
+
+
+def serve(folder: pathlib.Path, ids: Iterable[int], *hidden: str) -> dict[str, np.ndarray]:
+    """{signature: rows} from another process, in which the modules `hidden` cannot be imported."""
+    found = serve_model(folder, {"ids": [int(i) for i in ids]}, *hidden)
+    return {name: outputs["rows"] for name, outputs in found.items()}

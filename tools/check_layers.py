@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lookup",),
     ("checkpoint", "optimizers"),
     ("saver",),
+    ("serving",),
     ("embeddings", "feature_columns", "tf"),
     ("core", "deeprec", "dist_model_parallel", "experiment"),
 )

@@ -8,12 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/checkpoint/saved_checkpoint.h"
+#include "cc/initializers/initializer.h"
 
 using Json = nlohmann::ordered_json;
 
@@ -200,6 +202,14 @@ void sok_table_owners(sok_table* table, const int64_t* keys, int64_t count, int6
   const sok::TableOptions& options = table->chain.back().manifest.table.options;
   const sok::KeyOwners owners = options.placement.owners(options.ranks);
   for (int64_t i = 0; i < count; ++i) shards[i] = owners.OwnerOf(keys[i]);
+}
+
+void sok_table_initial_rows(sok_table* table, const int64_t* keys, int64_t count, float* rows) {
+  const sok::TableOptions& options = table->chain.back().manifest.table.options;
+  const auto dim = static_cast<size_t>(options.dim);
+  for (int64_t i = 0; i < count; ++i) {
+    sok::FillRow(options.initializer, keys[i], sok::Span<float>(rows + static_cast<size_t>(i) * dim, dim));
+  }
 }
 
 char* sok_remove_leftovers(const char* prefix) {

@@ -46,6 +46,9 @@ SOK_EXPORT char* sok_array_read(sok_table* table, int link, int shard, const cha
 // Writes the shard of each of `count` keys to `shards`; for replicas the first one.
 SOK_EXPORT void sok_table_owners(sok_table* table, const int64_t* keys, int64_t count, int64_t* shards);
 
+// Writes the row with which each of `count` keys begins to `rows`, [count, dim]. Not for given initial rows.
+SOK_EXPORT void sok_table_initial_rows(sok_table* table, const int64_t* keys, int64_t count, float* rows);
+
 // Removes what saves and removals have left at a prefix, whose lock the caller holds.
 SOK_EXPORT char* sok_remove_leftovers(const char* prefix);
 

@@ -8,7 +8,7 @@ the rows in place. Call `sok.Init` before you create tables. The layers are `Dis
 import importlib
 from typing import Any
 
-from sparse_operation_kit import kit_lib, optimizers, tf
+from sparse_operation_kit import kit_lib, optimizers, serving, tf
 from sparse_operation_kit._version import __version__
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
@@ -73,6 +73,7 @@ __all__ = [
     "init_from_checkpoint",
     "kit_lib",
     "optimizers",
+    "serving",
     "split_embedding_variable_from_others",
     "table_statistics",
     "tf",

@@ -27,7 +27,6 @@ class CheckCheckpointOp : public tf::OpKernel {
  public:
   explicit CheckCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("optimizer_state", &optimizer_state_));
     OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
     OP_REQUIRES(
         construction, names_.size() == static_cast<size_t>(num_tables_),
@@ -48,7 +47,8 @@ class CheckCheckpointOp : public tf::OpKernel {
     TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_, "prefix", &prefix));
     const TfEngineContext call(context);
     RestoreParts parts;
-    parts.optimizer = parts.counts = optimizer_state_;
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 1, "optimizers", &parts.optimizer));
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 2, "counts", &parts.counts));
     OpenedCheckpoints opened(PosixFiles());
     int64_t spare = kSmallTables;
     for (int i = 0; i < num_tables_; ++i) {
@@ -62,11 +62,11 @@ class CheckCheckpointOp : public tf::OpKernel {
   }
 
   int num_tables_;
-  bool optimizer_state_;
   std::vector<std::string> names_;  // of the tables in the checkpoint
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckCheckpoint").Device(tf::DEVICE_CPU), CheckCheckpointOp);
-SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "code", "message", "checked");
+SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "optimizers", "counts", "code",
+               "message", "checked");
 
 class LoadCheckpointOp : public tf::OpKernel {
  public:

@@ -74,9 +74,10 @@ succeeded: whether the checkpoint was committed.)");
 REGISTER_OP("SokCheckCheckpoint")
     .Input("handles: num_tables * resource")
     .Input("prefix: string")
+    .Input("optimizers: bool")
+    .Input("counts: bool")
     .Attr("num_tables: int >= 1")
     .Attr("names: list(string)")
-    .Attr("optimizer_state: bool = true")
     .Output("code: int32")
     .Output("message: string")
     .Output("checked: variant")
@@ -84,7 +85,8 @@ REGISTER_OP("SokCheckCheckpoint")
     .SetShapeFn(ScalarShapes)
     .Doc(R"(Verifies the tables of a checkpoint. Changes no table.
 names: the tables' names in the checkpoint.
-optimizer_state: whether to restore the optimizers' state and slots and the tables' counts, too.
+optimizers: whether to restore the optimizers' state and slots, too.
+counts: the same for the tables' counts.
 code, message: the error; 0 and empty if there is none.
 checked: the input of SokLoadCheckpoint.)");
 

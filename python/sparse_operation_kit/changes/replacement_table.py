@@ -369,7 +369,7 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         "tf.compat.v1.graph_util.convert_variables_to_constants",
         Part.VARIABLES,
-        "A table is no constant: the error says how to export it.",
+        "Tables become constants too, and lookups TensorFlow's own ops.",
         find_owners=with_function(
             "graph_util.convert_variables_to_constants",
             "tensorflow.python.framework.convert_to_constants",

@@ -11,7 +11,7 @@ from pathlib import Path
 from sparse_operation_kit.checkpoint import describe, diff, histogram, verify
 from sparse_operation_kit.checkpoint.compaction import compact
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.exporting import FORMATS, export
+from sparse_operation_kit.checkpoint.exporting import FORMATS, export, into_new_folder, is_model
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.checkpoint.printable import printable
 
@@ -127,20 +127,33 @@ def _add_export(commands) -> None:
     command = _command(commands, "export", _export, "write tables in a format that other programs read")
     command.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=tuple(FORMATS),
         required=True,
         help="parquet and npy: keys and rows, in files named after tables; saved_model: a SavedModel that "
-        "needs nothing but TensorFlow; saved_model_sok: one with this library's op, for large tables",
+        "needs nothing but TensorFlow; saved_model_sok: one with this library's op, for large tables. With "
+        "saved_model, PATH can be a whole SavedModel with this library's ops",
     )
     command.add_argument("--to", metavar="DIR", type=Path, required=True, help="the new folder")
     _add_tables(command)
     command.add_argument(
-        "--default",
-        metavar="X",
-        type=float,
-        help="with saved_model, the value of every column for ids without a row (by default that of the "
-        "table's admission filter, or 0)",
+        "--absent",
+        metavar="[TABLE=]X",
+        type=_absent,
+        action="append",
+        help="with saved_model, what ids without a row read as: zeros, or the value of every column, for all "
+        "tables or for one (by default as in the trained model, if TensorFlow's own ops can compute that)",
     )
+    command.add_argument(
+        "--row_dtype",
+        choices=("float32", "float16", "bfloat16", "int8"),
+        help="with saved_model, the type of stored rows (float32)",
+    )
+
+
+def _absent(text: str) -> tuple[str, str | float]:
+    """Returns the name of a table, or "" for all, and what ids without a row read as."""
+    name, _, value = text.rpartition("=")
+    return name, value if value == "zeros" else float(value)
 
 
 def _inspect(options: argparse.Namespace) -> int:
@@ -193,9 +206,27 @@ def _compact(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    if options.default is not None and options.format != "saved_model":
-        raise CheckpointError(options.to, f"--default works with saved_model, not with {options.format}")
-    export(open_checkpoint(options.path), options.to, options.format, options.table, options.default)
+    chosen = {name: getattr(options, name) for name in ("absent", "row_dtype")}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if "absent" in chosen:
+        of_tables = dict(chosen["absent"])
+        if "" in of_tables and len(of_tables) > 1:
+            raise CheckpointError(
+                options.path, "--absent is given for all tables and for one: give one or other"
+            )
+        chosen["absent"] = of_tables.get("", of_tables)
+    if chosen and options.format != "saved_model":
+        raise CheckpointError(
+            options.to, f"--{next(iter(chosen))} works with saved_model, not with {options.format}"
+        )
+    if not is_model(options.path):
+        export(open_checkpoint(options.path), options.to, options.format, options.table, **chosen)
+        return OK
+    rewrite = FORMATS[options.format].rewrite
+    if rewrite is None or options.table:
+        what = "--table" if options.table else f"--format {options.format}"
+        raise CheckpointError(options.path, f"is a SavedModel, and {what} is for checkpoints")
+    into_new_folder(options.to, lambda folder: rewrite(options.path, folder, **chosen))
     return OK
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import urllib.parse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,25 @@ from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.paths import check_path
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks
 
-FORMATS = ("parquet", "npy", "saved_model", "saved_model_sok")
 # Approximate size of a row group of a Parquet file, which readers load at once.
 _ROW_GROUP_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Format:
+    """What writes a format.
+
+    Attributes:
+      write: Writes tables into a new folder, given the tables, the folder, and options by name.
+      rewrite: The same for a whole SavedModel, given its folder; None: the format is for tables only.
+    """
+
+    write: Callable[..., None]
+    rewrite: Callable[..., None] | None = None
+
+
+# The formats by name. Those that need graphs are added by higher layers.
+FORMATS: dict[str, Format] = {}
 
 
 def export(
@@ -30,7 +47,7 @@ def export(
     to: Path,
     file_format: str,
     names: Sequence[str] | None = None,
-    default: float | None = None,
+    **options: Any,
 ) -> None:
     """Applies the chains of a checkpoint's tables and writes the tables into a new folder.
 
@@ -39,19 +56,33 @@ def export(
       to: The folder, which must not exist. It appears when it is complete.
       file_format: One of `FORMATS`.
       names: The names of the tables; None for all.
-      default: With "saved_model", the value of every column for ids without a row. None: the default value of
-        the table's admission filter, or 0 without a filter.
+      **options: With "saved_model", the fields of `serving.stock_tables.StockOptions`.
 
     Raises:
       CheckpointError: A table is damaged, rows still lack steps of exact Adam, a package that the format
         needs is not installed, or `to` cannot be written. Nothing is left then.
     """
-    to = Path(os.path.abspath(check_path(to)))
-    refuse_to_write(to, to)
+    refuse_to_write(_absolute(to), _absolute(to))
     tables = [entry.open() for entry in checkpoint.select(list(names) if names else None)]
     for table in tables:
         table.require_current()
-    write = _writer(file_format, default)
+    write = FORMATS[file_format].write
+    into_new_folder(to, lambda unfinished: write(tables, unfinished, **options))
+
+
+def is_model(path: Path) -> bool:
+    """Returns whether a path is the folder of a SavedModel."""
+    return (path / "saved_model.pb").is_file()
+
+
+def into_new_folder(to: Path, write: Callable[[Path], object]) -> None:
+    """Calls `write` with a folder to create, which becomes `to` when it is complete.
+
+    Raises:
+      CheckpointError: `to` exists, cannot be written, or another process writes it. Nothing is left then.
+    """
+    to = _absolute(to)
+    refuse_to_write(to, to)
     unfinished = to.with_name(f"{to.name}.sok-unfinished")
     try:
         lock = prefix_lock.acquire(str(to), patience=0)
@@ -61,7 +92,7 @@ def export(
         # Of a killed process.
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            write(tables, unfinished)
+            write(unfinished)
             os.rename(unfinished, to)
         except OSError as error:
             raise CheckpointError(to, f"cannot be written: {error.strerror or error}") from None
@@ -69,45 +100,22 @@ def export(
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def _absolute(to: Path) -> Path:
+    return Path(os.path.abspath(check_path(to)))
+
+
 def file_name(table: Table) -> str:
     """Returns a table's name, quoted so that it can be a file name."""
     return urllib.parse.quote(table.name, safe="")
 
 
-def _writer(file_format: str, default: float | None) -> Callable[[Sequence[Table], Path], None]:
-    if file_format == "saved_model":
-        from sparse_operation_kit.checkpoint.saved_model import write_saved_model
-
-        return _without_errors_of_tensorflow(
-            lambda tables, folder: write_saved_model(tables, folder, default)
-        )
-    if file_format == "saved_model_sok":
-        from sparse_operation_kit.checkpoint.saved_model_sok import write_saved_model_sok
-
-        return _without_errors_of_tensorflow(write_saved_model_sok)
-    write_table = {"parquet": _write_parquet, "npy": _write_npy}[file_format]
-
+def _each(write_table: Callable[[Table, Path], None]) -> Callable[..., None]:
     def write(tables: Sequence[Table], folder: Path) -> None:
         folder.mkdir()
         for table in tables:
             write_table(table, folder)
 
     return write
-
-
-def _without_errors_of_tensorflow(write: Callable) -> Callable[[Sequence[Table], Path], None]:
-    """Makes a function that writes tables into a folder raise CheckpointError for TensorFlow's errors."""
-    import tensorflow as tf
-
-    def wrapped(tables: Sequence[Table], folder: Path) -> None:
-        try:
-            write(tables, folder)
-        except tf.errors.OpError as error:
-            # TensorFlow 2 puts where the op was made before the reason.
-            reason = re.sub(r"(?s)^.*?\nNode: [^\n]*\n", "", error.message).splitlines()[0]
-            raise CheckpointError(folder, f"cannot be written: {reason}") from None
-
-    return wrapped
 
 
 def _write_npy(table: Table, folder: Path) -> None:
@@ -162,3 +170,7 @@ def _row_groups(table: Table, columns: list[str]):
             group, size = [], 0
     if group:
         yield group
+
+
+FORMATS["parquet"] = Format(_each(_write_parquet))
+FORMATS["npy"] = Format(_each(_write_npy))

@@ -192,6 +192,7 @@ class Table:
 
     def __init__(self, table: SavedTable) -> None:
         """Use `Table.open`."""
+        self._table = table
         self.links = [Link(table, number, facts) for number, facts in enumerate(table.links)]
         self.name: str = self.last.table["name"]
 
@@ -218,6 +219,14 @@ class Table:
     def dim(self) -> int:
         """The floats of a row."""
         return self.last.table["dim"]
+
+    def initial_rows(self, keys: np.ndarray) -> np.ndarray:
+        """Returns the rows with which the int64 `keys` [n] begin, float32 [n, dim]."""
+        initializer = self.last.table["initializer"]
+        if initializer["kind"] != "given":
+            return self._table.initial_rows(keys, self.dim)
+        given = self.first.shards[0].array(INITIAL_ROWS)
+        return given[keys % len(given)]
 
     @property
     def is_lagging(self) -> bool:

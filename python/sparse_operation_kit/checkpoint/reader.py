@@ -108,6 +108,13 @@ class SavedTable:
         _library().sok_table_owners(self._handle, keys.ctypes.data, keys.size, shards.ctypes.data)
         return shards
 
+    def initial_rows(self, keys: np.ndarray, dim: int) -> np.ndarray:
+        """Returns the rows with which int64 `keys` begin, float32 [n, dim]; not for given initial rows."""
+        keys = np.ascontiguousarray(keys, np.int64)
+        rows = np.empty([keys.size, dim], np.float32)
+        _library().sok_table_initial_rows(self._handle, keys.ctypes.data, keys.size, rows.ctypes.data)
+        return rows
+
 
 def open_saved(prefix: str | os.PathLike, *, retired: bool = False) -> SavedCheckpoint | None:
     """Opens a checkpoint; returns None if there is none.
@@ -189,8 +196,9 @@ def _library() -> ctypes.CDLL:
     for name, types in arguments.items():
         function = getattr(library, name)
         function.argtypes, function.restype = types, ctypes.c_void_p
-    library.sok_table_owners.argtypes = [handle, out, ctypes.c_int64, out]
-    library.sok_table_owners.restype = None
+    for name in ("sok_table_owners", "sok_table_initial_rows"):
+        getattr(library, name).argtypes = [handle, out, ctypes.c_int64, out]
+        getattr(library, name).restype = None
     for name in ("sok_free", "sok_checkpoint_close", "sok_table_close"):
         getattr(library, name).argtypes = [ctypes.c_void_p]
         getattr(library, name).restype = None

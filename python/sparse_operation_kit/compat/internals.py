@@ -10,7 +10,7 @@ import inspect
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2  # noqa: F401
+from tensorflow.core.framework import node_def_pb2, variable_pb2  # noqa: F401
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: F401
 from tensorflow.python.client import session  # noqa: F401
 from tensorflow.python.eager import context  # noqa: F401

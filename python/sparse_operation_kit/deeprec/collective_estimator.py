@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import secrets
@@ -31,18 +30,23 @@ def make_estimator(strategy: Any, model_fn: Callable, **kwargs: Any) -> Any:
 
 
 def _evaluation_hook(
-    estimator: Any, spec: Any, every_n_iter: int, history: list | None
+    estimator: Any, spec: Any, every_n_iter: int, max_steps: int | None, history: list | None
 ) -> tf.compat.v1.train.CheckpointSaverHook:
-    """Returns a hook that saves a checkpoint every `every_n_iter` steps and evaluates it."""
+    """Returns a hook that saves a checkpoint every `every_n_iter` steps, evaluates and exports it."""
 
     class Evaluate(tf.compat.v1.train.CheckpointSaverListener):
         """Evaluates each checkpoint that is saved."""
 
         def after_save(self, session: tf.compat.v1.Session, global_step_value: int) -> None:
-            del session, global_step_value
+            del session
             metrics = estimator.evaluate(spec.input_fn, spec.steps, spec.hooks, name=spec.name)
             if history is not None:
                 history.append(metrics)
+            is_final = max_steps is not None and global_step_value >= max_steps
+            # Rank 0 writes the model of all ranks.
+            for exporter in spec.exporters if communicator().rank == 0 else ():
+                folder = os.path.join(estimator.model_dir, "export", exporter.name)
+                exporter.export(estimator, folder, estimator.latest_checkpoint(), metrics, is_final)
 
     return tf.compat.v1.train.CheckpointSaverHook(
         estimator.model_dir, save_steps=every_n_iter, listeners=[Evaluate()]
@@ -61,8 +65,7 @@ def _estimator_class() -> type:
             self._is_exporting = False
 
         def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
-            reads = self._is_exporting and mode == tf.compat.v1.estimator.ModeKeys.PREDICT
-            with self._strategy.scope(), reading_only() if reads else contextlib.nullcontext():
+            with self._strategy.scope():
                 spec = super()._call_model_fn(features, labels, mode, config)
             if self._is_exporting:
                 own_its_tables(tf.compat.v1.get_default_graph())
@@ -90,7 +93,7 @@ def _estimator_class() -> type:
 
             Args:
               train_spec: A tf.estimator.TrainSpec.
-              eval_spec: A tf.estimator.EvalSpec without exporters.
+              eval_spec: A tf.estimator.EvalSpec. Its exporters run on rank 0 after each evaluation.
               eval_every_n_iter: Steps between two evaluations; None: the model is not evaluated.
               eval_history: A list to which the metrics of each evaluation are appended.
 
@@ -98,18 +101,19 @@ def _estimator_class() -> type:
               The Estimator.
 
             Raises:
-              ValueError: `eval_spec` has exporters.
+              ValueError: `eval_spec` has exporters, but without `eval_every_n_iter` nothing is evaluated.
             """
-            if eval_spec.exporters:
+            if eval_spec.exporters and eval_every_n_iter is None:
                 names = ", ".join(repr(exporter.name) for exporter in eval_spec.exporters)
                 raise ValueError(
-                    "train_and_evaluate of a CollectiveStrategy's Estimator does not run the EvalSpec's "
-                    f"exporters {names}: leave them out, and call the Estimator's export_saved_model on all "
-                    "ranks after train_and_evaluate"
+                    f"train_and_evaluate: the exporters {names} run after evaluations, and without "
+                    "eval_every_n_iter there are none"
                 )
             hooks = list(train_spec.hooks)
             if eval_every_n_iter is not None:
-                hooks.append(_evaluation_hook(self, eval_spec, eval_every_n_iter, eval_history))
+                hooks.append(
+                    _evaluation_hook(self, eval_spec, eval_every_n_iter, train_spec.max_steps, eval_history)
+                )
             return self.train(train_spec.input_fn, hooks=hooks, max_steps=train_spec.max_steps)
 
         @staticmethod

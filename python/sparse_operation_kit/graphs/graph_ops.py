@@ -36,6 +36,7 @@ GROUP_SUM_APPLY_GRADIENTS = "SokGroupSumApplyGradients"
 DIVIDE_GRADIENTS = "SokDivideGradients"
 EXCHANGE = "SokExchange"
 OPAQUE = "SokOpaque"
+CHECK_CHECKPOINT = "SokCheckCheckpoint"
 CHECKPOINT_STAGE = "SokCheckpointStage"
 RESTORE_STAGE = "SokRestoreStage"
 VOCABULARY_LOOKUP = "SokVocabularyLookup"
@@ -47,6 +48,10 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _PREFIX = "Sok"
 # Ops that need no rows of the tables whose handles they take.
 _ROUTE_OR_MERGE = (GROUP_LOOKUP_AHEAD, GROUP_ROUTE)
+# Ops that give the outputs of a lookup whose ids another op takes, and the input that leads to that op.
+_TAKE_LOOKUPS = {GROUP_LOOKUP_READ: "ahead", GROUP_COMBINE: "plan"}
+# Ops that take a step of an optimizer.
+_TRAIN = ("SokApplyGradients", GROUP_LOOKUP_APPLY_GRADIENTS, GROUP_SUM_APPLY_GRADIENTS)
 # Ops with the outputs `indices` and `values`: for each table distinct row numbers, and each row's gradient.
 _GIVE_GRADIENTS = (GROUP_LOOKUP_GRAD, GROUP_SUM, GROUP_JOIN)
 # Ops without handle inputs. The op that produces the named input has them, or is listed here too.
@@ -61,6 +66,10 @@ _PASS_HANDLES_ON = {
 _ENTERS_LOOPS = {
     "Enter": "takes a value into a loop that is not a function",
     "RefEnter": "the same, for a variable in its old form",
+}
+_LEAVES_LOOPS = {
+    "Exit": "takes a value out of a loop that is not a function",
+    "RefExit": "the same, for a variable in its old form",
 }
 _LOOPS = {
     "While": "created by tf.while_loop from two functions",
@@ -180,9 +189,37 @@ def handles_of(op: tf.Operation) -> list[tf.Tensor]:
     return inputs_of(op).get("handles", []) if is_of_library(op) else []
 
 
+def lookup_of_outputs(op: tf.Operation) -> tf.Operation | None:
+    """Returns the op that takes the ids of a group's lookup, given the op that gives its outputs.
+
+    The result has the inputs and attributes of `SokGroupLookup`. None if `op` gives no outputs of a lookup,
+    or if the ids come to it through a batch that is held for a later step.
+    """
+    if op.type == GROUP_LOOKUP:
+        return op
+    if op.type not in _TAKE_LOOKUPS:
+        return None
+    source = inputs_of(op)[_TAKE_LOOKUPS[op.type]].op
+    return source if source.type in _ROUTE_OR_MERGE else None
+
+
 def tables_of(graph: tf.Graph) -> list[tf.Operation]:
     """Returns the ops of a graph that create table handles."""
     return [op for op in graph.get_operations() if op.type == TABLE]
+
+
+def trains_tables(graph: tf.Graph) -> bool:
+    """Returns whether a graph, or a function in it, has an op that takes a step of a table's optimizer."""
+    return any(op.type in _TRAIN for op in graph.get_operations()) or any(
+        node.op in _TRAIN for function in _functions_of_graph(graph).values() for node in function.node_def
+    )
+
+
+def optimizers_of_restore(graph: tf.Graph, name: str) -> list[tf.Tensor]:
+    """Returns the tensors that say whether the op `name` restores tables with their optimizers, each once."""
+    needed = ops_needed_by([graph.get_operation_by_name(name)])
+    found = [inputs_of(op)["optimizers"] for op in needed if op.type == CHECK_CHECKPOINT]
+    return list({tensor.name: tensor for tensor in found}.values())
 
 
 def tables_behind_nodes(graph: tf.compat.v1.GraphDef, names: Sequence[str]) -> list[str]:
@@ -235,9 +272,39 @@ def frame_entered_by(op: tf.Operation) -> str | None:
     return None if is_inner else op.get_attr("frame_name").decode()
 
 
+def is_in_loop(sources: Sequence[tf.Operation]) -> bool:
+    """Returns whether what depends on these ops is in a loop that is no function."""
+    pending, seen = list(sources), set(sources)
+    while pending:
+        op = pending.pop()
+        if op.type in _ENTERS_LOOPS:
+            return True
+        if op.type not in _LEAVES_LOOPS:
+            new = [tensor.op for tensor in op.inputs if tensor.op not in seen]
+            seen.update(new)
+            pending += new
+    return False
+
+
 def is_loop(op: tf.Operation) -> bool:
     """Returns whether an op is a loop whose condition and body are functions."""
     return op.type in _LOOPS
+
+
+def ops_of_library_called_by(op: tf.Operation) -> list[str]:
+    """Returns the sorted types of the library's ops in the functions that an op leads to."""
+    called = list(_functions_of(op.node_def))
+    functions = _functions_of_graph(op.graph) if called else {}
+    found, seen = set(), set()
+    while called:
+        name = called.pop()
+        if name in seen or name not in functions:
+            continue
+        seen.add(name)
+        for node in functions[name].node_def:
+            found.update([node.op] * node.op.startswith(_PREFIX))
+            called += [*_functions_of(node), node.op]
+    return sorted(found)
 
 
 def calls_loops(op: tf.Operation) -> bool:

@@ -3,7 +3,6 @@
 # Importing these modules registers their replacements of TensorFlow functions.
 from sparse_operation_kit.saver import (  # noqa: F401
     agreed_timer,
-    estimator_exports,
     tensorflow_saver,
     tensorflow_warm_start,
 )

@@ -17,8 +17,10 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver.agreement import Stages
+from sparse_operation_kit.saver.feeding import Feeding
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
 from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -29,7 +31,8 @@ def add_load_ops(
     prefix: tf.Tensor | str,
     names: Sequence[str],
     *,
-    optimizer_state: bool = True,
+    optimizers: bool | tf.Tensor,
+    counts: bool = True,
     after: Sequence[tf.Tensor] = (),
 ) -> tf.Tensor:
     """Adds the ops that restore tables from a checkpoint.
@@ -38,7 +41,8 @@ def add_load_ops(
       tables: The tables, in the same order on all ranks.
       prefix: The checkpoint's prefix.
       names: The tables' names in the checkpoint.
-      optimizer_state: Whether to restore the optimizers' state and slots, and the tables' counts.
+      optimizers: Whether to restore the optimizers' state and slots.
+      counts: The same for the tables' counts.
       after: Tensors that must have been read before.
 
     Returns:
@@ -54,7 +58,7 @@ def add_load_ops(
             processes,
             tables[0],
             lambda handles: native.ops.sok_check_checkpoint(
-                handles, prefix, names=list(names), optimizer_state=optimizer_state
+                handles, prefix, optimizers, counts, names=list(names)
             ),
         )
     checks.add([(one.code, one.message) for one in checked], "check (every rank restores)")
@@ -95,7 +99,11 @@ def add_ops(
         builder.bulk_restore(prefix, others, preferred_shard, restore_sequentially) if others else []
     )
     loaded = add_load_ops(
-        [variable_of(table) for table in tables], prefix, [name_of(table) for table in tables], after=tensors
+        [variable_of(table) for table in tables],
+        prefix,
+        [name_of(table) for table in tables],
+        optimizers=tf.compat.v1.placeholder_with_default(True, [], name="restores_optimizers"),
+        after=tensors,
     )
     # The other variables change last: only the load of a table can still fail.
     with tf.control_dependencies([loaded]):
@@ -117,7 +125,13 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
 
     TensorFlow raises OutOfRangeError for a damaged string, which a monitored session takes for the end of the
     input.
+
+    In a graph that trains no table, tables are restored without their optimizers: what evaluates or serves
+    has no memory for slots, and saves none.
     """
+    wanted = graph_ops.optimizers_of_restore(sess.graph, saver.saver_def.restore_op_name)
+    if wanted and not graph_ops.trains_tables(sess.graph):
+        sess = Feeding(sess, {tensor: False for tensor in wanted})
     try:
         _restore(original, saver, sess, save_path)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:

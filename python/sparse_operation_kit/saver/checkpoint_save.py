@@ -32,6 +32,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver import old_checkpoints, retention
 from sparse_operation_kit.saver.agreement import Stages, agree
+from sparse_operation_kit.saver.feeding import Feeding
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
 from sparse_operation_kit.tables import row_policies, table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -71,28 +72,6 @@ class _Ending:
     succeeded: tf.Tensor
     of_all: tf.Tensor
     end: tf.Operation
-
-
-class _Feeding(tf_session.SessionInterface):
-    """A session that feeds some tensors in every run."""
-
-    def __init__(self, session: Any, feed: dict[tf.Tensor, Any]) -> None:
-        self._session = session
-        self._feed = feed
-
-    @property
-    def graph(self) -> tf.Graph:
-        """The session's graph."""
-        return self._session.graph
-
-    @property
-    def sess_str(self) -> str:
-        """The session's target."""
-        return self._session.sess_str
-
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """Runs the session with the tensors."""
-        return self._session.run(fetches, {**self._feed, **(feed_dict or {})}, options, run_metadata)
 
 
 # The prefix of the last checkpoint, by graph.
@@ -331,7 +310,7 @@ def _save_on_first_rank(
             if refusal is None:
                 # TensorFlow refuses everything else.
                 if isinstance(session, tf_session.SessionInterface):
-                    bound.arguments["sess"] = _Feeding(session, {ending.counted_by: kind or ""})
+                    bound.arguments["sess"] = Feeding(session, {ending.counted_by: kind or ""})
                 return original(*bound.args, **bound.kwargs)
             # Runs the stages anyway, because they tell the other ranks about the error.
             feed = {saver.saver_def.filename_tensor_name: prefix, **dict(zip(ending.refusal, refusal))}

@@ -174,5 +174,5 @@ def entries_of_tables(
 def replace_initializer(variable: EmbeddingVariable, prefix: str, key: str, optimizer_state: bool) -> None:
     """Makes a table's initializer load the entry `key` of the checkpoint `prefix`."""
     with tf.control_dependencies(None), tf.name_scope(f"{variable.m_var_name}/InitFromCheckpoint/"):
-        loaded = add_load_ops([variable], prefix, [key], optimizer_state=optimizer_state)
+        loaded = add_load_ops([variable], prefix, [key], optimizers=optimizer_state, counts=optimizer_state)
     variable.replace_initializer(loaded.op)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
-from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 
@@ -49,32 +48,3 @@ def _own_name_of_tables(original: Callable) -> Callable:
         return var.m_var_name if is_embedding_variable(var) else original(self, var)
 
     return average_name
-
-
-@replacements.implements("tf.compat.v1.graph_util.convert_variables_to_constants")
-def _refusing_tables(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def convert_variables_to_constants(
-        sess,
-        input_graph_def,
-        output_node_names,
-        variable_names_whitelist=None,
-        variable_names_blacklist=None,
-    ):
-        tables = set(graph_ops.tables_behind_nodes(input_graph_def, output_node_names))
-        if variable_names_whitelist is not None:
-            tables &= set(variable_names_whitelist)
-        tables -= set(variable_names_blacklist or ())
-        if tables:
-            names = ", ".join(f"'{name}'" for name in sorted(tables))
-            raise TypeError(
-                f"Embedding variable {names} cannot become a constant, as a table is no tensor. Export the "
-                "model as a SavedModel for processes with this library, or the rows for TensorFlow "
-                "without it, with `python -m sparse_operation_kit.checkpoint export CHECKPOINT --format "
-                "saved_model`"
-            )
-        return original(
-            sess, input_graph_def, output_node_names, variable_names_whitelist, variable_names_blacklist
-        )
-
-    return convert_variables_to_constants

@@ -16,9 +16,9 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint.compaction import write_anew
 from sparse_operation_kit.checkpoint.format import INITIAL_ROWS, Table
-from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
 from sparse_operation_kit.compat.internals import saved_model_pb2
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
+from sparse_operation_kit.serving.table_models import signature, signature_name, with_default_signature
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.row_policies import CounterFilter, InitializerOption
 

@@ -1,0 +1,45 @@
+"""Models out of training: exports of whole models that processes without this library serve.
+
+docs/serving.md is the guide.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.checkpoint import exporting
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.serving import stock_models, table_models, table_models_sok
+from sparse_operation_kit.serving.estimators import Exporter, export_saved_model
+from sparse_operation_kit.serving.session_exports import export, freeze
+
+__all__ = ["Exporter", "export", "export_saved_model", "freeze"]
+
+
+def _without_errors_of_tensorflow(write: Callable[..., None]) -> Callable[..., None]:
+    """Makes a function that writes its second argument raise CheckpointError for TensorFlow's errors."""
+
+    @functools.wraps(write)
+    def wrapped(source: Any, folder: Any, **options: Any) -> None:
+        try:
+            write(source, folder, **options)
+        except tf.errors.OpError as error:
+            # TensorFlow 2 puts where the op was made before the reason.
+            reason = re.sub(r"(?s)^.*?\nNode: [^\n]*\n", "", error.message).splitlines()[0]
+            raise CheckpointError(folder, f"cannot be written: {reason}") from None
+
+    return wrapped
+
+
+exporting.FORMATS["saved_model"] = exporting.Format(
+    _without_errors_of_tensorflow(table_models.write_saved_model),
+    _without_errors_of_tensorflow(stock_models.rewrite),
+)
+exporting.FORMATS["saved_model_sok"] = exporting.Format(
+    _without_errors_of_tensorflow(table_models_sok.write_saved_model_sok)
+)

@@ -1,0 +1,167 @@
+"""Exports of Estimators: in TensorFlow's own ops on request, and over ranks by rank 0 alone, with all rows.
+
+All ranks call an exporter, and would write to the same folder. The tasks of a cluster with parameter servers
+export and evaluate in sessions of their own, with tables of one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.checkpoint import reader
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.exporting import into_new_folder
+from sparse_operation_kit.lookup.group import reading_only
+from sparse_operation_kit.ranks.communicator import alone, communicator
+from sparse_operation_kit.serving.stock_models import rewrite
+from sparse_operation_kit.serving.stock_tables import Absent, StockOptions
+from sparse_operation_kit.tables.table_device import servers_of_config
+
+# The options of the exports that are being made; None: with this library's ops.
+_stock_options: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
+    "sok_stock_options", default=None
+)
+
+
+def export_saved_model(
+    estimator: Any,
+    export_dir_base: str,
+    serving_input_receiver_fn: Callable,
+    *,
+    absent: Absent | Mapping[str, Absent] | None = None,
+    row_dtype: tf.DType = tf.float32,
+    **kwargs: Any,
+) -> Any:
+    """`Estimator.export_saved_model`, with a SavedModel that needs nothing but TensorFlow.
+
+    Args:
+      estimator: A `tf.estimator.Estimator`.
+      export_dir_base: The parent of the model's folder, which is named by the time.
+      serving_input_receiver_fn: As of the Estimator.
+      absent: As in `sok.serving.export`.
+      row_dtype: As in `sok.serving.export`.
+      **kwargs: The other arguments of the Estimator's method.
+
+    Returns:
+      The folder, as bytes like the Estimator's; None on ranks other than rank 0, which writes the model.
+
+    Raises:
+      CheckpointError: `absent` must be given, or the model cannot be written.
+      ValueError: As of `sok.serving.export`.
+    """
+    with _in_stock_ops(absent, row_dtype):
+        return estimator.export_saved_model(export_dir_base, serving_input_receiver_fn, **kwargs)
+
+
+class Exporter:
+    """An exporter whose SavedModels need nothing but TensorFlow, around one of `tf.estimator`.
+
+    For `EvalSpec(exporters=...)`::
+
+        sok.serving.Exporter(tf.estimator.BestExporter(serving_input_receiver_fn=receiver), absent="zeros")
+    """
+
+    def __init__(
+        self,
+        exporter: Any,
+        *,
+        absent: Absent | Mapping[str, Absent] | None = None,
+        row_dtype: tf.DType = tf.float32,
+    ) -> None:
+        """Wraps an exporter; `absent` and `row_dtype` as in `sok.serving.export`."""
+        self._exporter, self._absent, self._row_dtype = exporter, absent, row_dtype
+        StockOptions(absent, row_dtype)
+
+    @property
+    def name(self) -> str:
+        """The name of the wrapped exporter, which is that of its folder."""
+        return self._exporter.name
+
+    def export(self, *args: Any, **kwargs: Any) -> Any:
+        """Exports if the wrapped exporter does, with its arguments and results."""
+        with _in_stock_ops(self._absent, self._row_dtype):
+            return self._exporter.export(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _in_stock_ops(absent: Any, row_dtype: tf.DType) -> Iterator[None]:
+    token = _stock_options.set({"absent": absent, "row_dtype": row_dtype})
+    try:
+        yield
+    finally:
+        _stock_options.reset(token)
+
+
+@replacements.implements("tf.compat.v1.estimator.Estimator._export_all_saved_models")
+def _by_rank_0(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def export_all_saved_models(
+        self, export_dir_base, input_receiver_fn_map, *args, checkpoint_path=None, **kwargs
+    ):
+        checkpoint_path = checkpoint_path or self.latest_checkpoint()
+        kwargs["checkpoint_path"] = checkpoint_path
+
+        def write(base, *arguments, **keywords):
+            # Requests to a served model add no rows.
+            only_serves = set(input_receiver_fn_map) == {tf.compat.v1.estimator.ModeKeys.PREDICT}
+            with reading_only() if only_serves else contextlib.nullcontext():
+                return original(self, base, input_receiver_fn_map, *arguments, **keywords)
+
+        if _stock_options.get() is not None:
+            write = functools.partial(_write_and_rewrite, write)
+        is_one_process = communicator().size == 1 and not servers_of_config()
+        if is_one_process or not _has_tables(checkpoint_path):
+            return write(export_dir_base, *args, **kwargs)
+        if communicator().rank > 0:
+            # Exporters look for old exports there, maybe before rank 0 has made it.
+            tf.io.gfile.makedirs(export_dir_base)
+            return None
+        with alone():
+            return write(export_dir_base, *args, **kwargs)
+
+    return export_all_saved_models
+
+
+def _write_and_rewrite(write: Callable, base: Any, *args: Any, **kwargs: Any) -> bytes:
+    """Lets an Estimator write its model beside where it belongs, and rewrites it in TensorFlow's own ops."""
+    folder = Path(os.fsdecode(base))
+    folder.mkdir(parents=True, exist_ok=True)
+    # No server takes a folder for a model whose name is no number.
+    with tempfile.TemporaryDirectory(prefix="temp-sok-", dir=folder) as beside:
+        written = Path(os.fsdecode(write(beside, *args, **kwargs)))
+        stamp = int(written.name)
+        while (folder / str(stamp)).exists():
+            stamp += 1
+        to = folder / str(stamp)
+        into_new_folder(to, lambda new: rewrite(written, new, **_stock_options.get() or {}))
+    return os.fsencode(to)
+
+
+@replacements.implements("tf.compat.v1.estimator.Estimator._call_model_fn_eval")
+def _in_one_process(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def call_model_fn_eval(self, *args, **kwargs):
+        is_of_cluster = communicator().size == 1 and servers_of_config()
+        with alone() if is_of_cluster else contextlib.nullcontext():
+            return original(self, *args, **kwargs)
+
+    return call_model_fn_eval
+
+
+def _has_tables(checkpoint: Any) -> bool:
+    """Returns whether a checkpoint, which may be None or unreadable, has tables."""
+    try:
+        found = None if checkpoint is None else reader.open_saved(checkpoint)
+    except CheckpointError:
+        return False
+    return found is not None and bool(found.tables)
