@@ -132,7 +132,8 @@ def test_increments_of_servers_restore_in_one_process(tmp_path):
 
 
 @pytest.mark.parametrize("is_incremental", [False, True])
-def test_servers_that_have_taken_other_numbers_of_steps_are_saved(is_incremental, tmp_path):
+@pytest.mark.parametrize(("steps", "server"), [(2, 1), (0, 0), (0, 1)])
+def test_servers_that_have_taken_other_numbers_of_steps_are_saved(steps, server, is_incremental, tmp_path):
     with local_cluster.graph_on(2) as graph:
         model, saver = Model(), v1.train.Saver()
         increments = IncrementalSaver(saver_def=saver.saver_def)
@@ -140,14 +141,14 @@ def test_servers_that_have_taken_other_numbers_of_steps_are_saved(is_incremental
     of_one_server = [
         op
         for op in graph.get_operations()
-        if op.type == "SokGroupSumApplyGradients" and op.device.startswith("/job:ps/task:1")
+        if op.type == "SokGroupSumApplyGradients" and op.device.startswith(f"/job:ps/task:{server}")
     ]
     with local_cluster.session(graph) as session:
         session.run(initializer)
-        model.steps(session, BATCHES[:2])
+        model.steps(session, BATCHES[:steps])
         prefix = saver.save(session, str(tmp_path / "model.ckpt"), global_step=2)
         increments.incremental_save(session, str(tmp_path / "increment.ckpt"), global_step=2)
-        # As if the save came between the parts of another worker's push.
+        # As if the save came between the parts of another worker's push, which may be the first of all.
         session.run(of_one_server, {model.ids: BATCHES[2]})
         if is_incremental:
             prefix = increments.incremental_save(session, str(tmp_path / "increment.ckpt"), global_step=3)

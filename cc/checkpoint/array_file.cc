@@ -244,10 +244,26 @@ Status ArrayWriter::Finish() {
   return part_.Add(name_, EncodeTensorPlace(place));
 }
 
+Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
+                 char* block) {
+  const int64_t begin = number * kBlockBytes;
+  const int64_t bytes = std::min(kBlockBytes, array.array.bytes() - begin);
+  if (array.fill.has_value()) {
+    for (int64_t at = 0; at < bytes; at += sizeof(float))
+      std::memcpy(block + at, &*array.fill, sizeof(float));
+    return OkStatus();
+  }
+  SOK_RETURN_IF_ERROR(file->ReadAt(array.offset + begin, block, bytes));
+  if (Crc32c(block, bytes) == array.array.crc32c[static_cast<size_t>(number)]) return OkStatus();
+  return DataLoss("'", path, "' is damaged: the checksum of its bytes [", begin, ", ", begin + bytes,
+                  ") does not match");
+}
+
 StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(std::shared_ptr<FileReader> file,
                                                          const std::string& path, const PlacedArray& array) {
   // Allocates nothing of a size that the index gives before the file has that size.
-  if (array.offset > file->size() || array.array.bytes() > file->size() - array.offset) {
+  const bool fits = array.offset <= file->size() && array.array.bytes() <= file->size() - array.offset;
+  if (!fits && !array.fill.has_value()) {
     return DataLoss("'", path, "' has ", file->size(), " bytes, and ends before its tensor '", array.name,
                     "' does");
   }
@@ -262,11 +278,7 @@ Status ArrayReader::NextBlock() {
   // The first block is the largest. Not std::make_unique, which would fill it.
   if (block_ == nullptr) block_.reset(new char[static_cast<size_t>(bytes)]);
   at_ = held_ = 0;
-  SOK_RETURN_IF_ERROR(file_->ReadAt(array_.offset + begin, block_.get(), bytes));
-  if (Crc32c(block_.get(), bytes) != array.crc32c[static_cast<size_t>(next_block_)]) {
-    return DataLoss("'", path_, "' is damaged: the checksum of its bytes [", begin, ", ", begin + bytes,
-                    ") does not match");
-  }
+  SOK_RETURN_IF_ERROR(ReadBlock(file_.get(), path_, array_, next_block_, block_.get()));
   held_ = bytes;
   ++next_block_;
   return OkStatus();

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -130,7 +131,12 @@ struct PlacedArray {
   std::string name;  // the tensor's
   int shard = 0;     // the data file's number
   int64_t offset = 0;
+  std::optional<float> fill = {};  // every number of an array that no file has
 };
+
+// Reads block `number` of an array, of kBlockBytes or what is left, and verifies it. `path` is for errors.
+Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
+                 char* block);
 
 // Reads one array, and returns only verified data. The arguments must outlive the reader. Not thread-safe.
 class ArrayReader {
@@ -151,7 +157,7 @@ class ArrayReader {
  private:
   ArrayReader(std::shared_ptr<FileReader> file, std::string path, const PlacedArray& array)
       : file_(std::move(file)), path_(std::move(path)), array_(array) {}
-  // Reads and verifies the next block.
+  // Reads the next block.
   Status NextBlock();
 
   const std::shared_ptr<FileReader> file_;

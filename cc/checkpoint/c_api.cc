@@ -109,16 +109,13 @@ Status ReadBytes(SavedCheckpoint& checkpoint, const PlacedArray& placed, int64_t
   }
   const auto file = checkpoint.Data(placed.shard);
   SOK_RETURN_IF_ERROR(file.status());
+  const std::string path = StrCat(checkpoint.DataFile(placed.shard), ":", placed.name);
   std::vector<char> block;
   const int64_t end = first + bytes;
   for (int64_t at = first / kBlockBytes * kBlockBytes; at < end; at += kBlockBytes) {
     block.resize(static_cast<size_t>(std::min(kBlockBytes, array.bytes() - at)));
     const int64_t size = static_cast<int64_t>(block.size());
-    SOK_RETURN_IF_ERROR(file.value()->ReadAt(placed.offset + at, block.data(), size));
-    if (Crc32c(block.data(), size) != array.crc32c[static_cast<size_t>(at / kBlockBytes)]) {
-      return DataLoss("'", checkpoint.DataFile(placed.shard), ":", placed.name,
-                      "' is damaged: the checksum of its bytes [", at, ", ", at + size, ") does not match");
-    }
+    SOK_RETURN_IF_ERROR(ReadBlock(file.value().get(), path, placed, at / kBlockBytes, block.data()));
     const int64_t from = std::max(first, at);
     const int64_t to = std::min(end, at + size);
     std::memcpy(data + (from - first), block.data() + (from - at), static_cast<size_t>(to - from));

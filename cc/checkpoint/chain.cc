@@ -10,14 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool SameSlots(const SavedOptimizer& a, const SavedOptimizer& b) {
-  if (a.slots.size() != b.slots.size()) return false;
-  for (size_t i = 0; i < a.slots.size(); ++i) {
-    if (a.slots[i].name != b.slots[i].name || a.slots[i].width != b.slots[i].width) return false;
-  }
-  return true;
-}
-
 bool SameColumns(const SavedShard& a, const SavedShard& b) {
   for (const char* name : {"frequency", "last_step", "last_used"}) {
     if (a.arrays.count(name) != b.arrays.count(name)) return false;
@@ -39,8 +31,7 @@ Status CheckTogether(const ChainedTable& first, const ChainedTable& next) {
     return DataLoss("'", path, "' is of another table than '", first.path, "', on which it builds");
   }
   const bool same = a.optimizer.has_value() == b.optimizer.has_value() &&
-                    (!a.optimizer.has_value() ||
-                     (a.optimizer->name == b.optimizer->name && SameSlots(*a.optimizer, *b.optimizer)));
+                    (!a.optimizer.has_value() || IsSameOptimizer(*a.optimizer, *b.optimizer));
   if (!same) {
     return DataLoss("'", path, "' has another optimizer than '", first.path, "', on which it builds");
   }
@@ -50,6 +41,15 @@ Status CheckTogether(const ChainedTable& first, const ChainedTable& next) {
                     " on, where '", first.path, "' ends at step ", a.optimizer->steps);
   }
   return OkStatus();
+}
+
+// Servers may take a table's first step after the first checkpoint of a chain.
+void FillSlots(std::vector<ChainedTable>* chain) {
+  const std::optional<SavedOptimizer>& optimizer = chain->back().manifest.optimizer;
+  if (!optimizer.has_value()) return;
+  for (ChainedTable& link : *chain) {
+    if (link.manifest.apart && !link.manifest.optimizer.has_value()) link.manifest.FillSlots(*optimizer);
+  }
 }
 
 Status CheckChain(const std::vector<ChainedTable>& chain) {
@@ -97,6 +97,7 @@ StatusOr<std::vector<ChainedTable>> ReadChain(OpenedCheckpoints& opened, const s
     chain.push_back(std::move(read.value()));
   }
   chain.push_back(std::move(last.value()));
+  FillSlots(&chain);
   SOK_RETURN_IF_ERROR(CheckChain(chain));
   return chain;
 }

@@ -231,6 +231,55 @@ TEST_F(DeltasTest, ANewHyperParameterOfAdamMakesTheNextFull) {
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
 }
 
+// Servers take steps while they save: here one takes the first step of all, and the other does not.
+TEST_F(DeltasTest, AServerMayHaveTakenNoStepYet) {
+  for (const auto& [optimizer, hyper] : CasesOfSaves()) {
+    for (const int trained : {0, 1}) {
+      for (const bool delta : {false, true}) {
+        SCOPED_TRACE(StrCat(optimizer, " on rank ", trained, delta ? ", a delta" : ""));
+        files_.RemoveAll();
+        std::mt19937_64 random(13);
+        const Tables tables = MakeTables(Options(), 2);
+        std::vector<int64_t> keys[2];
+        for (const int64_t key : SomeKeys()) keys[static_cast<uint64_t>(key) % 2].push_back(key);
+        for (const int rank : {0, 1}) {
+          WhileHeld(tables[rank].get(), [&](HeldTable* held) {
+            return held->FillRows(keys[rank], RowParts(), [](const RowsToFill& rows) {
+              for (float* const record : rows.records) std::fill_n(record, 3, 0.25f);
+              return OkStatus();
+            });
+          });
+        }
+        SaveRequest first = Request(1, true);
+        SaveRequest request = Request(2, true);
+        first.apart = request.apart = true;
+        if (delta) MustSave(tables, first);
+        for (const auto& table : tables) ASSERT_TRUE(Begin(table.get(), request).ok());
+        const std::vector<float> grads(keys[trained].size() * 3, 0.5f);
+        ASSERT_TRUE(TrainOneRank(tables[trained].get(), optimizer, hyper, keys[trained], grads).ok());
+        for (const auto& table : tables) ASSERT_TRUE(Write(table.get(), request).ok());
+        ASSERT_TRUE(CommitCheckpoint(request, 2, /*with_others=*/false).ok());
+        EXPECT_EQ(IsDelta(request), delta);
+        // The other takes a step without gradients of its own.
+        ASSERT_TRUE(TrainOneRank(tables[1 - trained].get(), optimizer, hyper, {}, {}).ok());
+        for (const auto& table : tables) {
+          WhileHeld(table.get(), [](HeldTable* held) { return held->SettleOptimizer(); });
+        }
+        const std::string name = Options().name;
+        const TableState expected = StateOf(tables);
+        for (const int ranks : {1, 2, 3}) {
+          const Tables restored = MustRestore(request, name, Options(), ranks);
+          ASSERT_EQ(restored.size(), static_cast<size_t>(ranks));
+          EXPECT_TRUE(StateOf(restored) == expected) << ranks;
+        }
+        const SaveRequest compacted = Request(3);
+        EXPECT_TRUE(Compact(request.prefix, compacted).ok());
+        EXPECT_TRUE(StateOf(MustRestore(compacted, name, Options(), 2)) == expected);
+      }
+    }
+  }
+}
+
 TEST_F(DeltasTest, DeltasOfTablesWithoutHashing) {
   TableOptions options = Options();
   options.use_hashtable = false;

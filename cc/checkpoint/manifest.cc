@@ -133,6 +133,21 @@ void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
   if (!options.ok()) reader->Fail("describes an invalid table: ", options.message());
 }
 
+// For ranks that are apart: a save may come between the parts of a table's first step.
+void JoinOptimizers(JsonReader* reader, Manifest* manifest) {
+  for (const SavedShard& shard : manifest->shards) {
+    if (!shard.optimizer.has_value()) continue;
+    if (!manifest->optimizer.has_value()) manifest->optimizer = shard.optimizer;
+    if (!IsSameOptimizer(*shard.optimizer, *manifest->optimizer)) {
+      return reader->Fail("has a shard with the optimizer ", shard.optimizer->name, " beside one with ",
+                          manifest->optimizer->name);
+    }
+  }
+  if (manifest->optimizer.has_value() && !manifest->FillSlots(*manifest->optimizer)) {
+    reader->Fail("has slots in a shard without an optimizer");
+  }
+}
+
 }  // namespace
 
 std::string CounterDtype(int counter_bits) {
@@ -148,6 +163,31 @@ int64_t Manifest::rows() const {
   int64_t rows = 0;
   for (const SavedShard& shard : shards) rows += shard.table_rows;
   return rows;
+}
+
+bool Manifest::FillSlots(const SavedOptimizer& of_others) {
+  if (!optimizer.has_value()) {
+    optimizer = of_others;
+    optimizer->history.reset();
+  }
+  bool filled = true;
+  for (SavedShard& shard : shards) {
+    if (shard.optimizer.has_value()) continue;
+    for (const SavedOptimizer::Slot& slot : optimizer->slots) {
+      PlacedArray array;
+      array.array.type = ArrayType{"<f4", {shard.rows, slot.width}};
+      array.fill = slot.fill;
+      filled &= shard.arrays.emplace("slot-" + slot.name, std::move(array)).second;
+    }
+  }
+  return filled;
+}
+
+bool IsSameOptimizer(const SavedOptimizer& a, const SavedOptimizer& b) {
+  return a.name == b.name && std::equal(a.slots.begin(), a.slots.end(), b.slots.begin(), b.slots.end(),
+                                        [](const auto& one, const auto& other) {
+                                          return one.name == other.name && one.width == other.width;
+                                        });
 }
 
 std::string EncodeTable(const Manifest& manifest) {
@@ -215,6 +255,7 @@ Status ManifestReader::AddShard(const std::string& text) {
 StatusOr<Manifest> ManifestReader::Finish() {
   JsonReader reader(path_);
   manifest_.table.options.ranks = static_cast<int>(manifest_.shards.size());
+  if (manifest_.apart) JoinOptimizers(&reader, &manifest_);
   CheckConsistency(&reader, manifest_);
   if (!reader.ok()) return reader.status();
   return std::move(manifest_);

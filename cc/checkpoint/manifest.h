@@ -53,6 +53,8 @@ struct SavedShard {
   int64_t table_rows = 0;       // of the rank's table; in a delta it may exceed `rows`
   int64_t steps = 0;            // of the rank's table, the same on all ranks unless they are apart
   std::optional<int64_t> uses;  // of the rank's table, if ranks are apart
+  // The same; none if the rank's table had taken no step.
+  std::optional<SavedOptimizer> optimizer;
   std::map<std::string, PlacedArray> arrays;
 };
 
@@ -71,13 +73,20 @@ struct Manifest {
   int64_t steps = 0;
   int64_t uses = 0;
   bool apart = false;  // see SaveRequest
+  // If ranks are apart, that of the first rank that has one, once all shards are read.
   std::optional<SavedOptimizer> optimizer;
   std::vector<ChainLink> chain;  // the checkpoints below a delta, the full one first; empty for a full one
   std::vector<SavedShard> shards;
 
   // Of the table, over all shards.
   int64_t rows() const;
+  // Gives the shards that had taken no step when others had, or when a later checkpoint of a chain was saved,
+  // the slots of rows without a step. False if one of them has such arrays already. For ranks that are apart.
+  bool FillSlots(const SavedOptimizer& of_others);
 };
+
+// Whether both have the same name and slots.
+bool IsSameOptimizer(const SavedOptimizer& a, const SavedOptimizer& b);
 
 // Steps and uses have to stay below their type's maximum while training goes on.
 constexpr int64_t kMaxCount = int64_t{1} << 62;

@@ -328,11 +328,12 @@ std::vector<ChainLink> ReadChain(JsonReader* reader, const Json& json) {
 }
 
 OrderedJson ShardJson(const SavedShard& shard) {
-  OrderedJson json = JsonObject(4);
+  OrderedJson json = JsonObject(6);
   json["rows"] = shard.rows;
   json["table_rows"] = shard.table_rows;
   json["steps"] = shard.steps;
   if (shard.uses.has_value()) json["uses"] = *shard.uses;
+  if (shard.optimizer.has_value()) json["optimizer"] = OptimizerJson(shard.optimizer);
   OrderedJson& arrays = json["arrays"] = JsonObject(shard.arrays.size());
   for (const auto& [name, array] : shard.arrays) arrays[name] = ArrayJson(array.array);
   return json;
@@ -344,6 +345,7 @@ SavedShard ReadShard(JsonReader* reader, const Json& json) {
   result.table_rows = reader->Int(json, "table_rows", 0);
   result.steps = reader->Int(json, "steps", 0, kMaxCount);
   if (reader->ok() && json.contains("uses")) result.uses = reader->Int(json, "uses", 0, kMaxCount);
+  if (reader->ok() && json.contains("optimizer")) result.optimizer = ReadOptimizer(reader, json["optimizer"]);
   const Json& arrays = reader->Object(json, "arrays");
   for (auto entry = arrays.begin(); reader->ok() && entry != arrays.end(); ++entry) {
     result.arrays[entry.key()].array = ReadArray(reader, entry.value(), entry.key());

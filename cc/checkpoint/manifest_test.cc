@@ -64,6 +64,38 @@ Manifest Example() {
   return manifest;
 }
 
+TEST(ManifestTest, OnlyAServerWithoutAnOptimizerLacksSlots) {
+  Manifest manifest = Example();
+  manifest.apart = true;
+  for (SavedShard& shard : manifest.shards) shard.optimizer = manifest.optimizer;
+  const auto read = Reread(manifest);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_FALSE(read.value().shards[1].arrays.at("slot-accumulator").fill.has_value());
+  const auto expect_refused = [](const Manifest& refused, const std::string& why) {
+    const Status status = Reread(refused).status();
+    EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
+  };
+  Manifest other = manifest;
+  other.shards[1].optimizer->name = "momentum";
+  expect_refused(other, "a shard with the optimizer momentum beside one with adagrad");
+  for (const int without : {0, 1}) {
+    Manifest one = manifest;
+    if (without == 0) one.optimizer.reset();
+    one.shards[without].optimizer.reset();
+    expect_refused(one, "slots in a shard without an optimizer");
+    one.shards[without].arrays.erase("slot-accumulator");
+    const auto filled = Reread(one);
+    ASSERT_TRUE(filled.ok()) << filled.status().message();
+    EXPECT_EQ(filled.value().optimizer->name, "adagrad");
+    EXPECT_EQ(filled.value().shards[without].arrays.at("slot-accumulator").fill, 0.1f);
+    Manifest of_ranks = one;
+    of_ranks.apart = false;
+    expect_refused(of_ranks, without == 0 ? "arrays that do not belong" : "lacks the array");
+    one.shards[1 - without].arrays.erase("slot-accumulator");
+    expect_refused(one, "lacks the array \"slot-accumulator\"");
+  }
+}
+
 TEST(ManifestTest, ReadsWhatItWrote) {
   const std::string text = EncodeTable(Example());
   EXPECT_TRUE(IsTable(text));

@@ -176,6 +176,7 @@ Status SavedCheckpoint::PlaceArrays(const std::string& table, Manifest* manifest
   for (SavedShard& saved : manifest->shards) {
     for (auto& [name, placed] : saved.arrays) {
       placed.name = ArrayEntry(table, shard, name);
+      if (placed.fill.has_value()) continue;
       const auto place = Find(placed.name);
       if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
       SOK_RETURN_IF_ERROR(place.status());

@@ -83,18 +83,21 @@ class Columns {
 
 class ShardWriter {
  public:
-  ShardWriter(Executor& executor, PartWriter* part, const std::string& name, HeldTable* table, bool delta)
+  ShardWriter(Executor& executor, PartWriter* part, const std::string& name, HeldTable* table, bool delta,
+              bool apart)
       : executor_(executor),
         part_(*part),
         name_(ShardEntry(name, table->options().rank)),
         table_(*table),
         state_(table->state()),
         delta_(delta),
+        apart_(apart),
         rank_(table->options().rank),
         has_rows_(table->options().placement.represents(rank_)) {}
 
   StatusOr<SavedShard> Run() {
     shard_.steps = state_.clock.steps;
+    if (apart_) SOK_RETURN_IF_ERROR(AddOwnState());
     SOK_RETURN_IF_ERROR(WriteRows());
     SOK_RETURN_IF_ERROR(WriteAdmission());
     if (delta_) SOK_RETURN_IF_ERROR(WriteErased());
@@ -105,7 +108,16 @@ class ShardWriter {
 
  private:
   RowSet Written() const { return delta_ ? RowSet::kChanged : RowSet::kAll; }
-  bool Lags() const { return delta_ && state_.parts.last_current; }
+  bool Lags() const { return delta_ && !apart_ && state_.parts.last_current; }
+
+  // What ranks have in common unless they are apart.
+  Status AddOwnState() {
+    shard_.uses = state_.clock.uses;
+    auto optimizer = SavedOptimizerOf(&table_, /*history=*/false);
+    SOK_RETURN_IF_ERROR(optimizer.status());
+    shard_.optimizer = std::move(optimizer.value());
+    return OkStatus();
+  }
 
   Status WriteRows() {
     if (has_rows_) {
@@ -260,6 +272,7 @@ class ShardWriter {
   HeldTable& table_;
   const HeldState state_;
   const bool delta_;
+  const bool apart_;
   const int rank_;
   const bool has_rows_;  // false for replicas on ranks other than 0, whose arrays are empty
   SavedShard shard_;
@@ -294,9 +307,7 @@ StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool 
 
 StatusOr<SavedShard> WriteShard(Executor& executor, PartWriter* part, const std::string& name,
                                 HeldTable* table, bool delta, bool apart) {
-  auto shard = ShardWriter(executor, part, name, table, delta).Run();
-  if (shard.ok() && apart) shard.value().uses = table->state().clock.uses;
-  return shard;
+  return ShardWriter(executor, part, name, table, delta, apart).Run();
 }
 
 }  // namespace sok

@@ -53,7 +53,8 @@ Status BeginCheckpoint(const EngineContext& context, Span<const TableToSave> tab
 // Writes and syncs this rank's rows of all tables, which are of one rank. First evicts the rows that the
 // variables' eviction policies remove at a save; full tables also bring all rows up to date. NotFound if this
 // rank does not see the file that rank 0 made; FailedPrecondition if this rank cannot write the delta that
-// rank 0 chose.
+// rank 0 chose. If ranks are `apart`, the first step of a table may come between them: the shards without it
+// are read with the slots of rows without a step.
 Status WriteCheckpointPart(const EngineContext& context, Span<const TableToSave> tables,
                            const SaveRequest& request);
 

@@ -92,10 +92,12 @@ Status PrepareTable(HeldTable* table, const SaveRequest& request, const std::vec
                                 " does not track changes since the checkpoint '", chain.back().prefix,
                                 "', as rank 0 does");
     }
-  } else {
-    SOK_RETURN_IF_ERROR(table->SettleOptimizer());
-    if (request.delta) SOK_RETURN_IF_ERROR(table->TrackChanges());
+  } else if (request.delta) {
+    SOK_RETURN_IF_ERROR(table->TrackChanges());
   }
+  // Rank 0 allows deltas of rows that lag only to ranks that are not apart. To others it may allow a delta
+  // just before the table's first step: all rows that lag have then changed since the chain's end.
+  if (chain.empty() || request.apart) SOK_RETURN_IF_ERROR(table->SettleOptimizer());
   return table->BeginSave();
 }
 

@@ -34,7 +34,7 @@ Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& desc
   SOK_RETURN_IF_ERROR(shard.status());
   SOK_RETURN_IF_ERROR(part->AddString(ShardEntry(name, rank), EncodeShard(shard.value())));
   if (rank != 0) return OkStatus();
-  auto optimizer = SavedOptimizerOf(table, delta);
+  auto optimizer = SavedOptimizerOf(table, /*history=*/delta && !apart);
   SOK_RETURN_IF_ERROR(optimizer.status());
   const TableClock clock = table->state().clock;
   Manifest manifest;
