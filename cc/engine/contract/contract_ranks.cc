@@ -9,20 +9,8 @@ namespace sok {
 
 ContractRanks::ContractRanks(const EngineCase& engine, Executor& executor, int ranks,
                              const std::vector<TableOptions>& options, std::vector<ExchangeMode> modes)
-    : engine_(engine), executor_(executor), modes_(std::move(modes)), ranks_(static_cast<size_t>(ranks)) {
-  for (int r = 0; r < ranks; ++r) {
-    Rank& rank = ranks_[r];
-    for (TableOptions table_options : options) {
-      table_options.rank = r;
-      table_options.ranks = ranks;
-      table_options.memory = engine.row_memory;
-      auto made = engine.engine->MakeTable(context(), table_options);
-      EXPECT_TRUE(made.ok()) << made.status().message();
-      rank.tables.push_back(std::move(made.value()));
-      rank.pointers.push_back(rank.tables.back().get());
-    }
-    rank.scratch = engine.engine->NewScratch();
-  }
+    : engine_(engine), executor_(executor), modes_(std::move(modes)) {
+  for (int r = 0; r < ranks; ++r) ranks_.emplace_back(ContractProcess(engine, executor, options, r, ranks));
 }
 
 int64_t* ContractRanks::Allocation::operator()(Span<const int64_t> sizes) const {
@@ -67,15 +55,16 @@ void ContractRanks::Forward(const std::vector<ContractBatch>& batches, bool trai
     rank.routed = engine_.engine->NewRoutedGroup();
     const bool trains = training && (only_reads.empty() || !only_reads[r]);
     rank.status = engine_.engine->Route(
-        context(), {rank.pointers, rank.arrays->specs(), rank.arrays->inputs(), trains}, modes_,
-        errors.empty() ? OkStatus() : errors[r], rank.routed.get(), rank.scratch.get(), AllocationOf(rank));
+        context(), {rank.process.tables(), rank.arrays->specs(), rank.arrays->inputs(), trains}, modes_,
+        errors.empty() ? OkStatus() : errors[r], rank.routed.get(), rank.process.scratch(),
+        AllocationOf(rank));
     ASSERT_TRUE(rank.status.ok()) << rank.status.message();
   }
   Exchange();
   for (Rank& rank : ranks_) {
     rank.served = engine_.engine->NewServedGroup();
-    rank.status = engine_.engine->Serve(context(), rank.pointers, modes_, rank.inbox, rank.served.get(),
-                                        rank.scratch.get(), AllocationOf(rank));
+    rank.status = engine_.engine->Serve(context(), rank.process.tables(), modes_, rank.inbox,
+                                        rank.served.get(), rank.process.scratch(), AllocationOf(rank));
     ASSERT_TRUE(rank.status.ok()) << rank.status.message();
   }
   Exchange();
@@ -91,8 +80,8 @@ Status ContractRanks::Serve(int r, const std::vector<std::vector<int64_t>>& requ
     rank.inbox.Add(rank.arrived.back().view());
   }
   rank.served = engine_.engine->NewServedGroup();
-  SOK_RETURN_IF_ERROR(engine_.engine->Serve(context(), rank.pointers, modes_, rank.inbox, rank.served.get(),
-                                            rank.scratch.get(), AllocationOf(rank)));
+  SOK_RETURN_IF_ERROR(engine_.engine->Serve(context(), rank.process.tables(), modes_, rank.inbox,
+                                            rank.served.get(), rank.process.scratch(), AllocationOf(rank)));
   std::vector<int64_t> words = rank.words->Read();
   const int64_t* const answer = MessageStarts(r, rank.sizes, words.data())[r];
   MessageHeader header;
@@ -103,27 +92,7 @@ Status ContractRanks::Serve(int r, const std::vector<std::vector<int64_t>>& requ
 
 void ContractRanks::Combine(int r) {
   Rank& rank = ranks_[r];
-  std::vector<EngineArray<float>> arrays;
-  std::vector<OutputRows> rows;
-  for (const ContractLookup& lookup : rank.batch) {
-    const int64_t dim = rank.pointers[lookup.spec.table]->options().dim;
-    arrays.emplace_back(*engine_.memory,
-                        std::vector<float>(lookup.bags.size() * static_cast<size_t>(dim), std::nanf("")));
-    rows.push_back({arrays.back().data(), dim});
-  }
-  rank.status = engine_.engine->Combine(context(), rank.pointers, *rank.routed, rank.inbox, rows);
-  rank.outputs.clear();
-  for (const EngineArray<float>& array : arrays) rank.outputs.push_back(array.Read());
-}
-
-std::vector<GradientRows> ContractRanks::Upload(const Rank& rank, const OutputValues& gradients,
-                                                std::vector<EngineArray<float>>* arrays) {
-  std::vector<GradientRows> rows;
-  for (size_t l = 0; l < rank.batch.size(); ++l) {
-    arrays->emplace_back(*engine_.memory, gradients[l]);
-    rows.push_back({arrays->back().data(), rank.pointers[rank.batch[l].spec.table]->options().dim});
-  }
-  return rows;
+  rank.status = rank.process.Combine(*rank.routed, rank.inbox, rank.batch, &rank.outputs);
 }
 
 void ContractRanks::Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
@@ -139,47 +108,20 @@ void ContractRanks::Train(const std::vector<OutputValues>& gradients, const std:
 Status ContractRanks::Reduce(int r, const OutputValues& gradients, GradientFormat format) {
   Rank& rank = ranks_[r];
   std::vector<EngineArray<float>> arrays;
-  return engine_.engine->Reduce(context(), *rank.routed, Upload(rank, gradients, &arrays), rank.inbox, format,
-                                AllocationOf(rank));
+  return engine_.engine->Reduce(context(), *rank.routed, rank.process.Upload(rank.batch, gradients, &arrays),
+                                rank.inbox, format, AllocationOf(rank));
 }
 
 Status ContractRanks::TrainOn(int r, const std::string& optimizer, const std::vector<float>& hyper,
                               bool fused, float divisor) {
-  Rank& rank = ranks_[r];
-  if (fused) {
-    std::vector<EngineStep> steps;
-    for (size_t t = rank.pointers.size(); t-- > 0;) {
-      steps.push_back({static_cast<int>(t), rank.pointers[t], Span<const float>(hyper)});
-    }
-    return engine_.engine->SumAndTrain(context(), *rank.served, rank.inbox, divisor, optimizer, steps,
-                                       rank.scratch.get());
-  }
-  std::vector<EngineArray<int64_t>> references;
-  std::vector<EngineArray<float>> sums;
-  std::vector<float*> grads_out;
-  for (size_t t = 0; t < rank.pointers.size(); ++t) {
-    const int64_t trained = rank.served->trained_rows(static_cast<int>(t));
-    references.push_back(EngineArray<int64_t>::Unwritten(*engine_.memory, trained));
-    sums.push_back(EngineArray<float>::Unwritten(*engine_.memory, trained * rank.pointers[t]->options().dim));
-    grads_out.push_back(sums.back().data());
-    SOK_RETURN_IF_ERROR(
-        rank.served->WriteReferences(context(), static_cast<int>(t), references.back().data()));
-  }
-  SOK_RETURN_IF_ERROR(
-      engine_.engine->Sum(context(), *rank.served, rank.inbox, grads_out, rank.scratch.get()));
-  for (size_t t = 0; t < rank.pointers.size(); ++t) {
-    SOK_RETURN_IF_ERROR(
-        engine_.engine->Divide(context(), grads_out[t], sums[t].size(), divisor, grads_out[t]));
-    SOK_RETURN_IF_ERROR(rank.pointers[t]->ApplyGradients(context(), optimizer, hyper, references[t].view(),
-                                                         sums[t].data(), /*distinct=*/true));
-  }
-  return OkStatus();
+  const Rank& rank = ranks_[r];
+  return rank.process.TrainOn(*rank.served, rank.inbox, optimizer, hyper, fused, divisor);
 }
 
 Status ContractRanks::WeightGradients(int r, const OutputValues& gradients, OutputValues* weight_gradients) {
   Rank& rank = ranks_[r];
   std::vector<EngineArray<float>> gradient_arrays;
-  const std::vector<GradientRows> rows = Upload(rank, gradients, &gradient_arrays);
+  const std::vector<GradientRows> rows = rank.process.Upload(rank.batch, gradients, &gradient_arrays);
   std::vector<EngineArray<float>> arrays;
   std::vector<float*> out;
   for (const ContractLookup& lookup : rank.batch) {
@@ -213,7 +155,7 @@ ValuesByKey ContractRanks::Rows(size_t t, const std::vector<int64_t>& keys) {
   Forward(batches, /*training=*/false);
   rows_of_all.swap(modes_);
   EXPECT_TRUE(status(0).ok()) << status(0).message();
-  const int64_t dim = ranks_[0].pointers[t]->options().dim;
+  const int64_t dim = table(0, t).options().dim;
   ValuesByKey rows;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto row = outputs(0)[0].begin() + static_cast<int64_t>(i) * dim;

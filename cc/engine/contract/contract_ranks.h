@@ -11,6 +11,7 @@
 
 #include "cc/engine/contract/contract_batch.h"
 #include "cc/engine/contract/contract_group.h"
+#include "cc/engine/contract/contract_process.h"
 #include "cc/engine/contract/engine_case.h"
 
 namespace sok {
@@ -23,7 +24,7 @@ class ContractRanks {
 
   int size() const { return static_cast<int>(ranks_.size()); }
   EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
-  EngineTable& table(int rank, size_t t) { return *ranks_[rank].tables[t]; }
+  EngineTable& table(int rank, size_t t) { return ranks_[rank].process.table(t); }
   // The result of the last pass on a rank.
   const Status& status(int rank) const { return ranks_[rank].status; }
   const OutputValues& outputs(int rank) const { return ranks_[rank].outputs; }
@@ -62,9 +63,9 @@ class ContractRanks {
 
  private:
   struct Rank {
-    std::vector<std::shared_ptr<EngineTable>> tables;
-    std::vector<EngineTable*> pointers;
-    std::unique_ptr<EngineScratch> scratch;
+    explicit Rank(ContractProcess made) : process(std::move(made)) {}
+
+    ContractProcess process;
     std::unique_ptr<RoutedGroup> routed;
     std::unique_ptr<ServedGroup> served;
     ContractBatch batch;
@@ -87,8 +88,6 @@ class ContractRanks {
   Allocation AllocationOf(Rank& rank) { return {engine_.memory.get(), &rank}; }
   // Delivers all messages of one exchange.
   void Exchange();
-  std::vector<GradientRows> Upload(const Rank& rank, const OutputValues& gradients,
-                                   std::vector<EngineArray<float>>* arrays);
 
   const EngineCase& engine_;
   Executor& executor_;

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/engine/contract/contract_batch.h"
 #include "cc/engine/contract/contract_group.h"
+#include "cc/engine/contract/contract_process.h"
 #include "cc/engine/contract/engine_case.h"
 
 namespace sok {
@@ -23,8 +25,8 @@ class ContractServers {
                   const std::vector<TableOptions>& of_askers = {});
 
   EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
-  EngineTable& table(int server, size_t t) { return *servers_[server].tables[t]; }
-  EngineTable& table_of_asker(int asker, size_t t) { return *askers_[asker].process.tables[t]; }
+  EngineTable& table(int server, size_t t) { return servers_[server].table(t); }
+  EngineTable& table_of_asker(int asker, size_t t) { return askers_[asker].process.table(t); }
   const OutputValues& outputs(int asker) const { return askers_[asker].outputs; }
 
   // The forward pass of one asker: route, serve on all servers, combine. `error` is passed to Route.
@@ -38,13 +40,10 @@ class ContractServers {
                int lookup_of = -1);
 
  private:
-  struct Process {
-    std::vector<std::shared_ptr<EngineTable>> tables;
-    std::vector<EngineTable*> pointers;
-    std::unique_ptr<EngineScratch> scratch;
-  };
   struct Asker {
-    Process process;
+    explicit Asker(ContractProcess made) : process(std::move(made)) {}
+
+    ContractProcess process;
     std::unique_ptr<RoutedGroup> routed;
     std::vector<std::unique_ptr<ServedGroup>> served;  // by server
     ContractBatch batch;
@@ -62,15 +61,12 @@ class ContractServers {
     std::vector<EngineArray<int64_t>> Messages() const;
   };
 
-  Process MakeTables(std::vector<TableOptions> options, int rank, int ranks);
   Inbox RepliesTo(const Asker& asker) const;
-  Status Step(Process* server, const ServedGroup& served, const Inbox& gradients,
-              const std::string& optimizer, const std::vector<float>& hyper, bool fused);
 
   const EngineCase& engine_;
   Executor& executor_;
   std::vector<ExchangeMode> modes_;
-  std::vector<Process> servers_;
+  std::vector<ContractProcess> servers_;
   std::vector<Asker> askers_;
 };
 
