@@ -168,6 +168,35 @@ def test_functions_of_a_table_are_those_of_all_its_parts():
         np.testing.assert_array_equal(session.run(dense.read_value()), np.full([6, 2], 1.5))
 
 
+def test_statistics_are_of_all_servers_and_workers():
+    def statistics(servers, workers):
+        """What each worker reads after a step of each, by table."""
+        read = []
+        for worker in range(workers):
+            with local_cluster.graph_on(servers, worker) as graph:
+                model, tensors = Model(), sok.table_statistics()
+                initializer = v1.global_variables_initializer()
+            session = local_cluster.session(graph)
+            if worker == 0:
+                session.run(initializer)
+            session.run(model.train)
+            read.append((session, tensors))
+        found = [session.run(tensors) for session, tensors in read]
+        return [{name: numbers._asdict() for name, numbers in one.items()} for one in found]
+
+    (expected,), (of_servers,) = statistics(0, 1), statistics(3, 1)
+    first, second = statistics(2, 2)
+    assert first == second
+    for name, numbers in expected.items():
+        assert numbers["ids"] > numbers["distinct_ids"] > 0
+        assert of_servers[name]["exchange_bytes"] > 0
+        assert {**of_servers[name], "exchange_bytes": 0} == numbers
+        assert first[name]["rows"] >= numbers["rows"]
+        assert first[name]["ids"] == 2 * numbers["ids"]
+        assert first[name]["distinct_ids"] == 2 * numbers["distinct_ids"]
+        assert first[name]["unique_ratio"] == numbers["unique_ratio"]
+
+
 def test_given_rows_and_seeds_are_those_of_one_process():
     def rows_on(servers):
         with local_cluster.graph_on(servers) as graph:
@@ -322,9 +351,6 @@ def test_a_malformed_config_is_tensorflows_to_report(monkeypatch, config):
 
 def test_what_servers_do_not_have_is_refused_by_name():
     with local_cluster.graph_on(2):
-        table = sok.EmbeddingVariable("users", 2)
-        with pytest.raises(ValueError, match="'users' is on parameter servers"):
-            sok.table_statistics([table])
         with pytest.raises(ValueError, match="'replicated'.*cannot be on parameter servers"):
 
             class Replicated(sok.EmbeddingVariable):

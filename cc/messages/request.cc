@@ -9,7 +9,13 @@
 namespace sok {
 namespace {
 
+// Two numbers below 2^32 in a word.
 constexpr int kHalfWord = 32;
+int64_t Pair(int64_t first, int64_t second) {
+  return static_cast<int64_t>(static_cast<uint64_t>(first) | static_cast<uint64_t>(second) << kHalfWord);
+}
+int64_t First(int64_t word) { return word & UINT32_MAX; }
+int64_t Second(int64_t word) { return static_cast<int64_t>(static_cast<uint64_t>(word) >> kHalfWord); }
 
 int64_t WordsOfNumbers(int64_t numbers) { return WordsOf(numbers * static_cast<int64_t>(sizeof(int32_t))); }
 
@@ -36,6 +42,7 @@ bool TakeTable(const int64_t* words, Span<const int64_t>* left, TableRequest* ta
   const RequestEntry entry = ReadEntry(words);
   if (!entry.Fits(left->size())) return false;
   table->fingerprints = entry.fingerprints;
+  table->occurrences = entry.occurrences;
   table->ids = left->subspan(0, entry.ids);
   *left = left->subspan(entry.ids, left->size() - entry.ids);
   if (!TakeNumbers(entry.lengths, left, &table->lengths)) return false;
@@ -47,8 +54,12 @@ bool TakeTable(const int64_t* words, Span<const int64_t>* left, TableRequest* ta
 
 int64_t RequestEntry::data_words() const { return ids + WordsOfNumbers(lengths) + WordsOfNumbers(counts); }
 
+int64_t RequestEntry::bytes() const {
+  return (kRequestEntryWords + data_words()) * static_cast<int64_t>(sizeof(int64_t));
+}
+
 bool RequestEntry::Fits(int64_t left) const {
-  return ids >= 0 && ids <= left && (counts == 0 || counts == ids) && data_words() <= left;
+  return ids <= left && (counts == 0 || counts == ids) && data_words() <= left;
 }
 
 bool RequestEntry::FitsMode(ExchangeMode mode) const {
@@ -59,18 +70,17 @@ bool RequestEntry::FitsMode(ExchangeMode mode) const {
 void WriteEntry(const RequestEntry& entry, int64_t* words) {
   words[0] = static_cast<int64_t>(entry.fingerprints.definition);
   words[1] = static_cast<int64_t>(entry.fingerprints.optimizer);
-  words[2] = entry.ids;
-  words[3] = static_cast<int64_t>(static_cast<uint64_t>(entry.lengths) | static_cast<uint64_t>(entry.counts)
-                                                                             << kHalfWord);
+  words[2] = Pair(entry.ids, entry.occurrences);
+  words[3] = Pair(entry.lengths, entry.counts);
 }
 
 RequestEntry ReadEntry(const int64_t* words) {
-  const auto numbers = static_cast<uint64_t>(words[3]);
   RequestEntry entry;
   entry.fingerprints = {static_cast<uint64_t>(words[0]), static_cast<uint64_t>(words[1])};
-  entry.ids = words[2];
-  entry.lengths = static_cast<int64_t>(numbers & UINT32_MAX);
-  entry.counts = static_cast<int64_t>(numbers >> kHalfWord);
+  entry.ids = First(words[2]);
+  entry.occurrences = Second(words[2]);
+  entry.lengths = First(words[3]);
+  entry.counts = Second(words[3]);
   return entry;
 }
 

@@ -21,12 +21,17 @@ struct TableFingerprints {
 // The entry of one table in a request, before the data of all tables: kRequestEntryWords words.
 struct RequestEntry {
   TableFingerprints fingerprints;
-  int64_t ids = 0;
-  int64_t lengths = 0;  // below 2^32, as are the counts
+  int64_t ids = 0;  // below 2^32, as are the numbers below
+  int64_t lengths = 0;
   int64_t counts = 0;
+  // From a process that is no rank and trains, to the first owner: the ids that it looked up of all owners,
+  // with duplicates. The owner counts them for it.
+  int64_t occurrences = 0;
 
   // The number of words of the table's data.
   int64_t data_words() const;
+  // The bytes of the entry and the data.
+  int64_t bytes() const;
   // Whether the counts are one for each id, or none, and the data has at most `left` words.
   bool Fits(int64_t left) const;
   // Whether the entry is valid for a table of this mode: kSums has lengths if there are ids, and no counts;
@@ -55,10 +60,11 @@ struct TableRequest {
   Span<const int64_t> ids;
   std::vector<int32_t> lengths;  // kSums: how many of the ids, in order, each row sums up
   std::vector<int32_t> counts;   // kRows, tables that count: how often the rank looked each id up
+  int64_t occurrences = 0;
 
   RequestEntry entry() const {
     return {fingerprints, ids.size(), static_cast<int64_t>(lengths.size()),
-            static_cast<int64_t>(counts.size())};
+            static_cast<int64_t>(counts.size()), occurrences};
   }
 };
 

@@ -177,6 +177,10 @@ RequestEntry RouteLookups::EntryFor(int t, int r) const {
   entry.ids = routed_.ids_for(t, r).size();
   entry.lengths = routed_.sums(t) ? routed_.rows_for(t, r).size() : 0;
   entry.counts = counts(t) ? entry.ids : 0;
+  if (routed_.rank != kNoRank || !routed_.merged.training || r != 0) return entry;
+  for (const BagsOfLookup& lookup : routed_.merged.bags.lookups()) {
+    if (lookup.table == t) entry.occurrences += lookup.end - lookup.begin;
+  }
   return entry;
 }
 

@@ -86,7 +86,11 @@ ServeRows::ServeRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* c
   served_.rank = tables[0]->options().rank;
   served_.modes.assign(modes.begin(), modes.end());
   served_.dims.clear();
-  for (const DeviceTable* table : tables_) served_.dims.push_back(table->options().dim);
+  served_.counts.clear();
+  for (const DeviceTable* table : tables_) {
+    served_.dims.push_back(table->options().dim);
+    served_.counts.push_back(table->lookup_counts());
+  }
 }
 
 Status ServeRows::Serve(const Inbox& requests, AllocateWords allocate) {
@@ -369,8 +373,12 @@ Status ServeRows::WriteRows(AllocateWords allocate) {
       if (floats > 0) answers.push_back(AnswerTo(r, t, out));
       out += floats;
       if (r == served_.own || !requests_.trains(r)) continue;
-      LookupCounts::Add(tables_[t]->lookup_counts()->bytes_sent,
-                        floats * static_cast<int64_t>(sizeof(float)));
+      LookupCounts& counts = *tables_[t]->lookup_counts();
+      LookupCounts::Add(counts.bytes_sent, floats * static_cast<int64_t>(sizeof(float)));
+      if (served_.own != kNoRank) continue;
+      // The asker may be gone before anybody reads its own counts.
+      LookupCounts::Add(counts.ids, requests_.of(r, t).entry.occurrences);
+      LookupCounts::Add(counts.bytes_sent, requests_.of(r, t).entry.bytes());
     }
   }
   SOK_RETURN_IF_ERROR(writer.Send(&call_, &scratch_.upload));

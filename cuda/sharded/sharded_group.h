@@ -131,7 +131,8 @@ class GpuServedGroup final : public ServedGroup {
   int own = 0;                      // Inbox::own of the requests
   std::vector<ExchangeMode> modes;  // by table
   std::vector<int64_t> dims;        // by table
-  bool is_served = false;           // whether Serve succeeded; otherwise the rest must not be used
+  std::vector<std::shared_ptr<LookupCounts>> counts;
+  bool is_served = false;  // whether Serve succeeded; otherwise the rest must not be used
   ReusableArray<int64_t> word_memory;
   ServedIds trained;  // the ids of the ranks that train
 };

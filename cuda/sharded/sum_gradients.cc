@@ -82,6 +82,9 @@ class ArrivedGradients {
       const size_t part = static_cast<size_t>(t) * served_.ranks + r;
       const int64_t rows = served_.RowsFrom(t, r);
       if (rows == 0) continue;
+      if (served_.own == kNoRank) {
+        LookupCounts::Add(served_.counts[t]->bytes_sent, rows * served_.dims[t] * BytesOf(formats_[r]));
+      }
       LookupGradient gradient;
       gradient.bags.first = ids.ids_begin[part];
       gradient.bags.bags = rows;

@@ -154,6 +154,11 @@ std::vector<std::vector<TableRequest>> RequestsToOwners(Span<Table* const> table
       request.fingerprints = fingerprints;
       request.ids = Span<const int64_t>(route.ids).subspan(route.ids_for[r].begin, route.ids_for[r].size());
       request.counts = PartOf(route.counts, route.ids_for[r]);
+      if (plan.rank == kNoRank && plan.group.training && r == 0) {
+        request.occurrences = plan.modes[t] == ExchangeMode::kRows
+                                  ? static_cast<int64_t>(plan.group.parts[t].inverse.size())
+                                  : static_cast<int64_t>(route.ids.size());
+      }
       request.lengths = PartOf(route.lengths, route.rows_for[r]);
     }
   }

@@ -46,9 +46,11 @@ class TableServer {
   int64_t RowsFor(int r) const {
     const TableOptions& options = table_->options();
     if (options.placement.is_replicated() && r != options.rank) return 0;
-    const TableRequest& request = requests_.of[r][t_];
-    return mode_ == ExchangeMode::kRows ? request.ids.size() : static_cast<int64_t>(request.lengths.size());
+    return mode_ == ExchangeMode::kRows ? request(r).ids.size()
+                                        : static_cast<int64_t>(request(r).lengths.size());
   }
+
+  const TableRequest& request(int r) const { return requests_.of[r][t_]; }
 
   bool trains(int r) const { return requests_.trains[r]; }
 
@@ -170,8 +172,12 @@ Status WriteRows(Executor& executor, int own, std::vector<TableServer>& servers,
       if (floats > 0) answers.push_back({r, t, out});
       out += floats;
       if (r == own || !servers[t].trains(r)) continue;
-      LookupCounts::Add(tables[t]->shared_lookup_counts()->bytes_sent,
-                        floats * static_cast<int64_t>(sizeof(float)));
+      LookupCounts& counts = *tables[t]->shared_lookup_counts();
+      LookupCounts::Add(counts.bytes_sent, floats * static_cast<int64_t>(sizeof(float)));
+      if (own != kNoRank) continue;
+      // The asker may be gone before anybody reads its own counts.
+      LookupCounts::Add(counts.ids, servers[t].request(r).entry().occurrences);
+      LookupCounts::Add(counts.bytes_sent, servers[t].request(r).entry().bytes());
     }
   }
   return ForEachPart(executor, static_cast<int64_t>(answers.size()), [&](Executor& inner, int64_t i) {
@@ -195,6 +201,7 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
   plan->rank = rank;
   plan->ranks = ranks;
   plan->modes.assign(modes.begin(), modes.end());
+  for (const Table* table : tables) plan->counts.push_back(table->shared_lookup_counts());
   AllRequests all;
   plan->status = ReadRequests(requests, tables.size(), &all);
   std::vector<Refusal> refusals(ranks, Refusal{plan->status});

@@ -75,9 +75,10 @@ struct ServedPlan {
   int64_t token = 0;
   int rank = 0;
   int ranks = 1;
-  Status status;  // an error of this rank or of another; all ranks get it
-  std::vector<ExchangeMode> modes;
-  std::vector<ServedPart> parts;  // one per table; none after an error
+  Status status;                                      // an error of this rank or of another; all ranks get it
+  std::vector<ExchangeMode> modes;                    // one per table
+  std::vector<std::shared_ptr<LookupCounts>> counts;  // one per table
+  std::vector<ServedPart> parts;                      // one per table; none after an error
 };
 
 // Takes the table's lock. Points to its options.

@@ -78,6 +78,10 @@ Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inb
         ReadFloats(plan, r, messages[r], FloatsFrom(plan, dims, r), &arrived->decoded[r], &row));
     for (int64_t t = 0; t < dims.size(); ++t) {
       row = AppendRows(plan.parts[t], plan.modes[t], r, dims[t], row, &arrived->rows[t]);
+      if (messages.own() != kNoRank) continue;
+      const auto format = static_cast<GradientFormat>(messages[r][kHeaderWords]);
+      const int64_t rows = plan.parts[t].rows_begin[r + 1] - plan.parts[t].rows_begin[r];
+      LookupCounts::Add(plan.counts[t]->bytes_sent, rows * dims[t] * BytesOf(format));
     }
   }
   return OkStatus();

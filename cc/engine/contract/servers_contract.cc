@@ -40,6 +40,14 @@ ContractBatch WithoutBags(ContractBatch batch) {
   return batch;
 }
 
+// Adds all counts but the bytes to totals[0, 4).
+void AddCounts(const LookupCounts& counts, int64_t* totals) {
+  totals[0] += counts.ids;
+  totals[1] += counts.distinct_ids;
+  totals[2] += counts.admitted_ids;
+  totals[3] += counts.filtered_ids;
+}
+
 // Steps of an asker on servers and of ranks of which rank 0 has the same batches and the others have none.
 // One of the batches has `most_bags` bags.
 void ExpectTheBitsOfRanks(const EngineCase& engine, int ranks, const ShardedTables& tables,
@@ -75,7 +83,13 @@ void ExpectTheBitsOfRanks(const EngineCase& engine, int ranks, const ShardedTabl
     }
   }
   for (size_t t = 0; t < tables.options.size(); ++t) {
-    EXPECT_EQ(servers.table_of_asker(0, t).lookup_counts().ids, expected.table(0, t).lookup_counts().ids);
+    int64_t counts[4] = {};
+    int64_t expected_counts[4] = {};
+    for (int r = 0; r < ranks; ++r) {
+      AddCounts(servers.table(r, t).lookup_counts(), counts);
+      AddCounts(expected.table(r, t).lookup_counts(), expected_counts);
+    }
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(counts[i], expected_counts[i]) << "count " << i;
     EXPECT_EQ(servers.table_of_asker(0, t).Describe().rows, 0);
   }
 }
@@ -138,6 +152,39 @@ TEST_P(RanksContract, AskersTakeTurnsLikeSessionsOfOneProcess) {
     }
     EXPECT_EQ(rows, tables_of_one.table(t).Describe().rows);
   }
+}
+
+TEST_P(RanksContract, ServersCountWhatAskersSendAndGet) {
+  InlineExecutor executor;
+  ShardedTables tables;
+  tables.Add(PlacedOptions(4));
+  tables.Add(PlacedOptions(6), ExchangeMode::kSums);
+  ContractServers servers(GetParam(), executor, /*servers=*/3, /*askers=*/2, tables.options, tables.modes);
+  // Seven ids, of which five are distinct; one bag on each server.
+  const std::vector<std::vector<int64_t>> bags = {{1, 2, 3, 2}, {}, {-7, 2, 6}};
+  ContractBatch batch = {SumOf(0, bags), SumOf(1, {{3}, {}, {1, 4, 2}})};
+  for (ContractLookup& lookup : batch) lookup.spec.keeps_bags = true;
+  const GradientFormat format = GradientFormat::kFloat16;
+  for (const int asker : {0, 1}) {
+    ASSERT_TRUE(servers.Forward(asker, batch).ok());
+    const OutputValues gradients = RandomGradientsOf(tables, batch, 1);
+    ASSERT_TRUE(servers.Train(asker, gradients, "sgd", {0.5f}, /*fused=*/asker == 0, format).ok());
+    ASSERT_TRUE(servers.Forward(asker, batch, /*training=*/false).ok());  // is not counted
+  }
+  int64_t ids[2] = {};
+  int64_t bytes[2] = {};
+  for (int s = 0; s < 3; ++s) {
+    for (size_t t = 0; t < 2; ++t) {
+      ids[t] += servers.table(s, t).lookup_counts().ids;
+      bytes[t] += servers.table(s, t).lookup_counts().bytes_sent;
+    }
+  }
+  EXPECT_EQ(ids[0], 2 * 7);
+  EXPECT_EQ(ids[1], 2 * 4);
+  // Entries and ids, rows of 4 floats, and gradients in half as many bytes.
+  EXPECT_EQ(bytes[0], 2 * (8 * (3 * 4 + 5) + 5 * 4 * (4 + 2)));
+  // All occurrences, a sum for each server in three bags, and its length in a word of its own.
+  EXPECT_EQ(bytes[1], 2 * (8 * (3 * 4 + 4 + 3) + 3 * 6 * (4 + 2)));
 }
 
 TEST_P(RanksContract, AnAskersErrorIsItsOwnAndChangesNothing) {

@@ -1,4 +1,4 @@
-"""Statistics of tables: their rows, and counts of training lookups, over all ranks."""
+"""Statistics of tables: their rows, and counts of training lookups, over all ranks or servers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.ranks import exchange_names
 from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.tables.table_device import check_same_device
+from sparse_operation_kit.tables.table_device import on_device
 
 
 class TableStatistics(NamedTuple):
@@ -21,14 +22,16 @@ class TableStatistics(NamedTuple):
     An id that occurs in several lookups of a group, or on several ranks, is one distinct id of that step. All
     numbers except the bytes are independent of the number of ranks. They are int64 except the ratio.
 
+    On parameter servers they are those of all servers and workers. Each worker's lookup is a step of its own.
+
     Attributes:
       rows: rows in the table.
       ids: ids looked up, including duplicates.
       distinct_ids: the sum over steps of the distinct ids of each step.
       admitted_ids: ids that got a row.
       filtered_ids: the sum over steps of the distinct ids that the admission filter left without a row.
-      exchange_bytes: bytes that ranks sent each other for the table: ids, rows and gradients, without the
-        headers of messages. 0 with one rank.
+      exchange_bytes: bytes that ranks, or servers and workers, sent each other for the table: ids, rows and
+        gradients, without the headers of messages. 0 with one rank.
       unique_ratio: float64, `distinct_ids / ids`; 0 if there were no ids.
     """
 
@@ -46,7 +49,8 @@ def table_statistics(variables: Sequence[EmbeddingVariable] | None = None) -> di
 
     Run them between steps: in a step they may run before or after its lookups. With several ranks they need
     one exchange. All ranks must create them for the same variables and run them at the same time; running any
-    of the tensors runs the exchange.
+    of the tensors runs the exchange. Any worker of parameter servers may run them, at any time: each server
+    gives the numbers of its own moment.
 
     Args:
       variables: The embedding variables; None means all that the default graph has so far.
@@ -56,7 +60,7 @@ def table_statistics(variables: Sequence[EmbeddingVariable] | None = None) -> di
 
     Raises:
       TypeError: One of `variables` is not an embedding variable.
-      ValueError: There is no embedding variable, or they are on different devices.
+      ValueError: There is no embedding variable, or they are on different devices or servers.
     """
     tables = tables_by_name(variables)
     numbers = summed_statistics(tables)
@@ -87,15 +91,14 @@ def tables_by_name(variables: Sequence[EmbeddingVariable] | None) -> list[Embedd
 
 
 def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
-    """Returns int64 [tables, 6]: the integers of `TableStatistics` in its order, summed over all ranks."""
-    known = communicator()
-    check_same_device(tables, "described by one op")
+    """Returns int64 [tables, 6]: the integers of `TableStatistics` in its order, of all ranks or servers."""
+    processes = table_parts.by_process(tables, "described by one op")
+    of_parts = table_parts.on_each(processes, tables[0], native.ops.sok_table_statistics)
     if tables[0].servers.devices:
-        raise ValueError(
-            f"Embedding variable '{tables[0].m_var_name}' is on parameter servers, which do not count "
-            "workers' ids: statistics are of one process or of ranks. size() counts the rows on all servers"
-        )
-    numbers = native.ops.sok_table_statistics([table.handle for table in tables])
+        with on_device(tables[0].servers.worker):
+            return tf.add_n(of_parts)
+    (numbers,) = of_parts
+    known = communicator()
     if known.size == 1:
         return numbers
     name = exchange_names.list_of([table.m_var_name for table in tables])

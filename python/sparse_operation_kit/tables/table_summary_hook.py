@@ -28,7 +28,7 @@ class TableSummaryHook(v1.train.SessionRunHook):
     | `embedding/TABLE/rows` | rows in the table |
     | `embedding/TABLE/admitted_ids_per_step` | new rows |
     | `embedding/TABLE/filtered_ids_per_step` | distinct ids that the admission filter left without a row |
-    | `embedding/TABLE/exchange_bytes_per_step` | bytes that ranks sent each other for the table |
+    | `embedding/TABLE/exchange_bytes_per_step` | bytes that ranks, or servers and workers, sent each other |
     | `embedding/TABLE/unique_ratio` | distinct ids / ids, if there were any |
 
     The values are over all ranks and, except `rows`, averages over the steps since the last summary. See
@@ -37,7 +37,7 @@ class TableSummaryHook(v1.train.SessionRunHook):
     Use it with a `MonitoredTrainingSession` or an `Estimator`. Every rank needs the hook, with the same
     `save_steps` and variables; only rank 0 writes. With several ranks the hook reads the global step after
     each run, and exchanges statistics whenever the global step has passed a multiple of `save_steps`; ranks
-    that train together pass it together.
+    that train together pass it together. On parameter servers one worker, such as the chief, has the hook.
     """
 
     def __init__(
