@@ -50,19 +50,24 @@ def _started() -> tuple[list[Any], list[Any]]:
     return start("ps", SERVERS), start("worker", WORKERS)
 
 
-def scope(servers: int, worker: int = 0) -> Any:
-    """The scope of a model that is trained by a worker on the first servers."""
-    device = f"/job:worker/task:{worker}"
-    return v1.device(v1.train.replica_device_setter(ps_tasks=servers, worker_device=device))
+def scope(servers: int, worker: int = 0, server_device: str = "", worker_device: str = "") -> Any:
+    """The scope of a model that a worker trains on the first servers. Their devices are open if not given."""
+    return v1.device(
+        v1.train.replica_device_setter(
+            ps_tasks=servers,
+            ps_device=f"/job:ps/{server_device}".rstrip("/"),
+            worker_device=f"/job:worker/task:{worker}/{worker_device}".rstrip("/"),
+        )
+    )
 
 
 @contextlib.contextmanager
-def graph_on(servers: int, worker: int = 0) -> Iterator[tf.Graph]:
+def graph_on(servers: int, worker: int = 0, **devices: str) -> Iterator[tf.Graph]:
     """A new default graph with a seed, in the scope of `servers` servers; without any, of none."""
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(7)
         graph._target = _started()[1][worker].target if servers else ""
-        with scope(servers, worker) if servers else contextlib.nullcontext():
+        with scope(servers, worker, **devices) if servers else contextlib.nullcontext():
             yield graph
 
 

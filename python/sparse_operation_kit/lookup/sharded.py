@@ -92,7 +92,7 @@ def _look_up_on_servers(
     routed = native.ops.sok_group_route(**arguments, exchange=exchange)
     parts = table_parts.by_process(tables, "looked up in one group")
     replies = []
-    for handles, request in zip(parts, tf.split(routed.words, routed.splits, num=len(parts))):
+    for handles, request in zip(parts, _messages(routed, len(parts))):
         with on_device(handles[0].device):
             served = native.ops.sok_group_serve(
                 handles=handles, **_arrived([request]), dims=dims, exchange=exchange
@@ -109,6 +109,12 @@ def _look_up_on_servers(
         weighted=arguments["weighted"],
         exchange_name="",
     )
+
+
+def _messages(sent: Any, servers: int) -> list[tf.Tensor]:
+    """Returns the message to each server. They leave from the host, where a GPU's ops have their splits."""
+    with on_host_of(sent.words):
+        return tf.split(sent.words, sent.splits, num=servers)
 
 
 def _arrived(messages: Sequence[tf.Tensor]) -> dict[str, Any]:
@@ -173,7 +179,7 @@ def _gradients_on_servers(
     inputs = graph_ops.inputs_of(op)
     with on_device(op.device):
         reduced = _reduced(op, gradients)
-        messages = tf.split(reduced.words, reduced.splits, num=len(inputs["received"]))
+    messages = _messages(reduced, len(inputs["received"]))
     summed = []
     for reply, message in zip(inputs["received"], messages):
         with on_device(reply.device):

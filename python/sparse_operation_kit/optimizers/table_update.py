@@ -12,7 +12,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies, table_parts
-from sparse_operation_kit.tables.table_device import check_trained_on_servers, on_device
+from sparse_operation_kit.tables.table_device import check_trained_on_servers, on_host_of
 
 # Above these bits of a row number in a gradient is the number of the table's part: cc/table/row_reference.h.
 _REFERENCE_BITS = 53
@@ -105,7 +105,7 @@ def _by_process(
     count = len(variable.servers.devices)
     if not count:
         return [(variable.handle, indices, gradient.values)]
-    with on_device(gradient.values.device):
+    with on_host_of(gradient.values):
         servers = tf.cast(tf.bitwise.right_shift(indices, _REFERENCE_BITS), tf.int32)
         references = tf.bitwise.bitwise_and(indices, (1 << _REFERENCE_BITS) - 1)
         return list(
