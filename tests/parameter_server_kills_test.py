@@ -1,10 +1,16 @@
-"""Tasks of a cluster that are killed: training goes on, from what was saved, and no row is half new."""
+"""Tasks of a cluster that are killed: training goes on, from what was saved, and no row is half new.
+
+Each role is killed once. With SOK_TEST_SERVER_KILL_SECONDS, tasks are then killed at random for as long: one
+or two at once, at any moment, while others recover too. SOK_TEST_SERVER_KILL_SEED chooses which.
+"""
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -20,19 +26,23 @@ import sparse_operation_kit as sok
 v1 = tf.compat.v1
 
 PATIENCE_SECONDS = 240
+SECONDS_OF_RANDOM_KILLS = float(os.environ.get("SOK_TEST_SERVER_KILL_SECONDS", "0"))
+SEED = int(os.environ.get("SOK_TEST_SERVER_KILL_SEED", "1"))
+
+JOBS = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0)]
 
 
 class Tasks:
     """The processes of a cluster with two servers, a chief and a worker."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        jobs = [("ps", 0), ("ps", 1), ("chief", 0), ("worker", 0)]
         self.folder = folder
         self._cluster = {"ps": [], "chief": [], "worker": []}
-        for (job, _), port in zip(jobs, local_cluster.free_ports(len(jobs))):
+        for (job, _), port in zip(JOBS, local_cluster.free_ports(len(JOBS))):
             self._cluster[job].append(f"127.0.0.1:{port}")
         self._running: dict[tuple[str, int], subprocess.Popen] = {}
-        for task in jobs:
+        self.kills: collections.Counter = collections.Counter()
+        for task in JOBS:
             self.start(*task)
 
     def start(self, job: str, number: int) -> None:
@@ -47,6 +57,7 @@ class Tasks:
 
     def kill(self, job: str, number: int) -> None:
         process = self._running.pop((job, number))
+        self.kills[job] += 1
         process.send_signal(signal.SIGKILL)
         process.wait()
 
@@ -112,23 +123,52 @@ def check_rows(rows: np.ndarray) -> None:
         assert len(set(counts[server::2])) == 1, counts
 
 
+class Saved:
+    """What the tasks have saved: it never goes back."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = str(folder / "model")
+        self.step = 0
+
+    def check(self) -> None:
+        step, rows = rows_of_checkpoint(tf.train.latest_checkpoint(self._folder))
+        check_rows(rows)
+        assert step >= self.step, "a saved step is lost"
+        self.step = step
+
+
+def kill_at_random(tasks: Tasks, saved: Saved) -> None:
+    """Kills tasks until the time is over; all go on after at most three times."""
+    draw = random.Random(SEED)
+    end = time.monotonic() + SECONDS_OF_RANDOM_KILLS
+    while time.monotonic() < end:
+        for _ in range(draw.randint(1, 3)):
+            killed = draw.sample(JOBS, draw.choice([1, 1, 2]))
+            time.sleep(draw.uniform(0, 3))
+            for task in killed:
+                tasks.kill(*task)
+            saved.check()
+            for task in killed:
+                time.sleep(draw.choice([0, draw.uniform(0, 3)]))
+                tasks.start(*task)
+        tasks.wait_for_steps(draw.randint(1, 15))
+        saved.check()
+
+
 def test_every_role_may_be_killed(tmp_path):
-    tasks = Tasks(tmp_path)
-    saved = 0
+    tasks, saved = Tasks(tmp_path), Saved(tmp_path)
     try:
         tasks.wait_for_steps(15)
         for task in [("worker", 0), ("ps", 1), ("chief", 0), ("ps", 0)]:
-            prefix = tf.train.latest_checkpoint(str(tmp_path / "model"))
-            step, rows = rows_of_checkpoint(prefix)
-            check_rows(rows)
-            assert step >= saved, "a saved step is lost"
-            saved = step
+            saved.check()
             tasks.kill(*task)
             tasks.start(*task)
             tasks.wait_for_steps(15)
+        kill_at_random(tasks, saved)
         tasks.wait_for_end()
     finally:
+        print(f"seed {SEED}: {dict(tasks.kills)} killed, {saved.step} steps saved")
         tasks.stop()
-    step, rows = rows_of_checkpoint(tf.train.latest_checkpoint(str(tmp_path / "model")))
-    check_rows(rows)
-    assert step > saved
+    before = saved.step
+    saved.check()
+    assert saved.step > before
