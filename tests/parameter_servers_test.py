@@ -281,6 +281,43 @@ def test_workers_train_the_same_rows_and_their_counts_add_up():
     np.testing.assert_array_equal(worker.session.run(worker.rows)[:, 0], [-4, -4, -1, -3])
 
 
+def test_a_workers_older_global_step_never_sets_a_newer_one_back(tmp_path):
+    class Worker:
+        def __init__(self, number):
+            with local_cluster.graph_on(2, number) as graph:
+                self.ids, self.seen = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int64, [])
+                table = sok.get_embedding_variable("users", 1, steps_to_live=10)
+                # What the worker read before others increased it.
+                self.see = v1.assign(v1.train.get_or_create_global_step(), self.seen)
+                rows = tf.nn.embedding_lookup(table, self.ids)
+                self.train = v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+                self.versions = table.get_version(tf.range(8, dtype=tf.int64))
+                self.saver, self.initializer = v1.train.Saver(), v1.global_variables_initializer()
+            self.session = local_cluster.session(graph)
+
+        def push(self, ids, seen):
+            self.session.run(self.see, {self.seen: seen})
+            self.session.run(self.train, {self.ids: ids})
+
+        def save(self, seen):
+            """Saves, which evicts, and returns the steps of rows."""
+            self.session.run(self.see, {self.seen: seen})
+            with self.session.graph.as_default():
+                self.saver.save(self.session, str(tmp_path / "model.ckpt"))
+            return self.session.run(self.versions).tolist()
+
+    chief, worker = Worker(0), Worker(1)
+    chief.session.run(chief.initializer)
+    chief.push([0, 1, 2, 3], 50)
+    worker.push([2, 3, 4, 5], 45)
+    assert worker.session.run(worker.versions).tolist() == [50] * 6 + [-1] * 2
+    chief.push([0, 1, 6, 7], 58)
+    assert worker.save(45) == [58] * 2 + [50] * 4 + [58] * 2
+    # Rows of step 50 are 11 steps old at step 61, which the worker has not seen.
+    chief.push([0, 1], 61)
+    assert worker.save(47) == [61] * 2 + [-1] * 4 + [58] * 2
+
+
 def test_an_error_is_the_workers_own_and_names_the_variable():
     with local_cluster.graph_on(2) as graph:
         table = sok.EmbeddingVariable("bounded", 2, capacity=2)
@@ -357,3 +394,11 @@ def test_what_servers_do_not_have_is_refused_by_name():
                 _placement = "on_all_ranks"
 
             Replicated("replicated", 2)
+
+
+def test_a_parameter_server_strategy_is_refused_with_what_to_use(monkeypatch):
+    set_task(monkeypatch, "worker")
+    strategy = v1.distribute.experimental.ParameterServerStrategy()
+    with tf.Graph().as_default(), strategy.scope():
+        with pytest.raises(RuntimeError, match="'users'.*ParameterServerStrategy.*replica_device_setter"):
+            sok.EmbeddingVariable("users", 2)

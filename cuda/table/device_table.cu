@@ -412,19 +412,18 @@ void DeviceTable::SetClock(int64_t steps, int64_t uses, bool of_graph) {
 }
 
 Status DeviceTable::SetGlobalStep(int64_t step) {
-  if (!global_step_.has_value() && (!counts_global_steps_ || step < steps_)) {
+  if (!has_global_step_ && (!counts_global_steps_ || step < steps_)) {
     SOK_RETURN_IF_ERROR(MoveSteps(order_.last_stream(), step - steps_));
   }
   counts_global_steps_ = true;
-  global_step_ = step;
+  has_global_step_ = true;
   steps_ = std::max(steps_, step);
   return OkStatus();
 }
 
 int64_t DeviceTable::CountStep() {
-  if (!global_step_.has_value()) return ++steps_;
-  steps_ = std::max(steps_, *global_step_);
-  return *global_step_;
+  if (!has_global_step_) ++steps_;
+  return steps_;
 }
 
 Status DeviceTable::MoveSteps(cudaStream_t stream, int64_t by) {

@@ -302,7 +302,7 @@ class DeviceTable {
   const std::shared_ptr<LookupCounts> lookup_counts_ = std::make_shared<LookupCounts>();
   int64_t steps_ = 0;
   int64_t uses_ = 0;
-  std::optional<int64_t> global_step_;
+  bool has_global_step_ = false;
   bool counts_global_steps_ = false;
 };
 

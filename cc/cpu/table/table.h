@@ -266,7 +266,7 @@ class Table final : public EngineTable {
   const std::shared_ptr<LookupCounts> lookup_counts_ = std::make_shared<LookupCounts>();
   int64_t steps_ = 0;
   int64_t uses_ = 0;
-  std::optional<int64_t> global_step_;  // the last SetGlobalStep since the table was created
+  bool has_global_step_ = false;  // whether SetGlobalStep was called since the table was created
   bool counts_global_steps_ = false;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<float> first_hyper_;

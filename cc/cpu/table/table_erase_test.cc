@@ -283,6 +283,9 @@ TEST(TableGlobalStepTest, AGlobalStepBehindTheCheckpointsMovesLastStepsBackAndEn
   EXPECT_TRUE(table->SetGlobalStep(21).ok());
   EXPECT_EQ(table->steps(), 22);
   EXPECT_EQ(LastStep(*table, 1), 10);
+  // Rows of a push that saw the older step are not older than the table.
+  Train(table.get(), {1});
+  EXPECT_EQ(LastStep(*table, 1), 22);
 }
 
 TEST(TableErrorsTest, AnErrorNamesItsVariableOnce) {

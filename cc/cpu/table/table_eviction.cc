@@ -116,18 +116,16 @@ void Table::SetClock(int64_t steps, int64_t uses, bool of_graph) {
 Status Table::SetGlobalStep(int64_t step) {
   const MutexLock lock(mutex_);
   return Named(WithinMemory([&] {
-    if (!global_step_.has_value() && (!counts_global_steps_ || step < steps_)) MoveSteps(step - steps_);
-    counts_global_steps_ = true;
-    global_step_ = step;
+    if (!has_global_step_ && (!counts_global_steps_ || step < steps_)) MoveSteps(step - steps_);
+    counts_global_steps_ = has_global_step_ = true;
     steps_ = std::max(steps_, step);
     return OkStatus();
   }));
 }
 
 int64_t Table::CountStep() {
-  if (!global_step_.has_value()) return ++steps_;
-  steps_ = std::max(steps_, *global_step_);
-  return *global_step_;
+  if (!has_global_step_) ++steps_;
+  return steps_;
 }
 
 void Table::MoveSteps(int64_t by) {

@@ -663,13 +663,19 @@ def _refuse_strategies(name: Any) -> None:
     """Refuses strategies that make copies of variables, or place them, as a table is not a tensor."""
     if not tf.distribute.has_strategy():
         return
-    strategy = tf.distribute.get_strategy()
-    if type(strategy).__name__.startswith("OneDeviceStrategy"):
+    strategy = type(tf.distribute.get_strategy()).__name__
+    if strategy.startswith("OneDeviceStrategy"):
         return
+    if strategy.startswith("ParameterServerStrategy"):
+        instead = "in the scope of tf.compat.v1.train.replica_device_setter, which puts it on all servers"
+    else:
+        instead = (
+            "and start one process for each device with horovodrun. The processes share the rows of the "
+            "table, and sok.DistributedOptimizer averages the gradients of other variables"
+        )
     raise RuntimeError(
-        f"Embedding variable '{name}' cannot be made in the scope of a {type(strategy).__name__}: make it "
-        "without tf.distribute, and start one process for each device with horovodrun. The processes share "
-        "the rows of the table, and sok.DistributedOptimizer averages the gradients of other variables"
+        f"Embedding variable '{name}' cannot be made in the scope of a {strategy}: make it without "
+        f"tf.distribute, {instead}"
     )
 
 
