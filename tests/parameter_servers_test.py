@@ -74,6 +74,7 @@ class Model:
 def initializers_of(graph):
     """The initializers of all variables, which run sok.Init too."""
     with graph.as_default():
+        sok.ranks.initialize.ready_graph()
         return v1.global_variables_initializer()
 
 

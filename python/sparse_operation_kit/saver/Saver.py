@@ -9,6 +9,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver.agreement import Stages
+from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 
@@ -29,8 +30,8 @@ class Saver:
 
         Every rank must run it. Ranks write their rows into the same files, so all must see the directory.
         """
-        rows = _checked(embedding_variable).of_parts(
-            lambda handle: native.ops.sok_table_statistics([handle])[0, :1]
+        rows = table_parts.of_parts(
+            _checked(embedding_variable), lambda handle: native.ops.sok_table_statistics([handle])[0, :1]
         )
         counts = communicator().allgather(tf.concat(rows, 0), f"rows of {embedding_variable.m_var_name}")
 
@@ -87,8 +88,8 @@ class Saver:
                 f"[n, {embedding_variable.dim}], not {values.shape}"
             )
         keys = tf.range(tf.shape(values, out_type=tf.int64)[0], dtype=tf.int64)
-        return embedding_variable.on_all_parts(
-            lambda handle: native.ops.sok_table_assign(handle, keys, values)
+        return table_parts.on_all_parts(
+            embedding_variable, lambda handle: native.ops.sok_table_assign(handle, keys, values)
         )
 
 
@@ -105,7 +106,7 @@ def _run_stages(
     stages = Stages(f"Raw files of embedding variable '{variable.m_var_name}'")
     for name in names:
         proceed = stages.proceed
-        stages.add(variable.of_parts(lambda handle: run_stage(handle, name, proceed)), name)  # noqa: B023
+        stages.add(table_parts.of_parts(variable, lambda handle: run_stage(handle, name, proceed)), name)  # noqa: B023
     return stages.raise_failures()
 
 

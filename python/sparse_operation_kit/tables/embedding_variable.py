@@ -308,11 +308,11 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows on this rank or on all servers, a scalar int64 tensor."""
-        return self._sum_of_parts(native.ops.sok_table_size, name)
+        return table_parts.sum_of_parts(self, native.ops.sok_table_size, name)
 
     def total_count(self, name: str | None = None) -> tf.Tensor:
         """Returns an int64 tensor `[size(), dim]`, the shape of the rows on this rank. DeepRec's name."""
-        rows = self._sum_of_parts(native.ops.sok_table_size, None)
+        rows = table_parts.sum_of_parts(self, native.ops.sok_table_size, None)
         return tf.stack([rows, tf.constant(self.dim, tf.int64)], name=name)
 
     def get_dynamic_shape(self, name: str | None = None) -> tf.Tensor:
@@ -387,8 +387,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             )
         keys = tf.reshape(tf.convert_to_tensor(keys, self.key_dtype), [-1])
         keys = tf.cast(keys, tf.int64)
-        return self._sum_of_parts(
-            lambda handle, name: native.ops.sok_table_evict(handle, keys, name=name), name
+        return table_parts.sum_of_parts(
+            self, lambda handle, name: native.ops.sok_table_evict(handle, keys, name=name), name
         )
 
     def assign_rows(self, keys: Any, rows: Any, name: str | None = None) -> tf.Tensor:
@@ -427,24 +427,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         if not self._parts:
             return check(self.handle, name=name)
         with on_device(self.servers.worker):
-            return tf.reduce_all(tf.stack(self.of_parts(check)), name=name)
-
-    def of_parts(self, make: Callable[[tf.Tensor], Any]) -> list[Any]:
-        """Returns what `make` returns for the handle of each part, whose ops are on its device."""
-        return table_parts.on_each([[handle] for handle in self.handles], self, lambda one: make(one[0]))
-
-    def on_all_parts(self, make: Callable[[tf.Tensor], tf.Tensor], name: str | None = None) -> tf.Tensor:
-        """Returns what `make` returns for the handle; with parts b'OK', after it has run for all of them."""
-        if not self._parts:
-            return make(self.handle)
-        with on_device(self.servers.worker), tf.control_dependencies(self.of_parts(make)):
-            return tf.constant("OK", name=name)
-
-    def _sum_of_parts(self, make: Callable[..., tf.Tensor], name: str | None) -> tf.Tensor:
-        if not self._parts:
-            return make(self.handle, name=name)
-        with on_device(self.servers.worker):
-            return tf.add_n(self.of_parts(lambda handle: make(handle, name=None)), name=name)
+            return tf.reduce_all(tf.stack(table_parts.of_parts(self, check)), name=name)
 
     def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
         """Returns the rows of the keys `indices`, which have any shape; a key without a row gets one.
@@ -466,16 +449,10 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         They are in the order of the row numbers; on parameter servers those of all parts, one after another.
         Differentiating them raises TypeError.
         """
-        found = self.of_parts(
-            lambda handle: native.ops.sok_table_export(
-                handle, dim=self.dim, name=None if self._parts else name
-            )
+        found = table_parts.concatenated(
+            self, lambda handle: native.ops.sok_table_export(handle, dim=self.dim, name=name)
         )
-        if self._parts:
-            with on_device(self.servers.worker):
-                keys = tf.concat([one.keys for one in found], 0)
-                return tf.cast(keys, self.key_dtype), tf.concat([one.values for one in found], 0, name=name)
-        return tf.cast(found[0].keys, self.key_dtype), found[0].values
+        return tf.cast(found.keys, self.key_dtype), found.values
 
     def read_value(self) -> tf.Tensor:
         """Returns the rows as one tensor.

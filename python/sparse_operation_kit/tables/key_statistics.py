@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.tensors import ascending_order
-from sparse_operation_kit.tables.table_device import on_device
+from sparse_operation_kit.tables import table_parts
 
 if TYPE_CHECKING:
     from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -49,15 +49,12 @@ def last_step_of(variable: EmbeddingVariable, ids: Any, name: str | None) -> tf.
 
 
 def _snapshot(variable: EmbeddingVariable, with_values: bool, name: str | None) -> Any:
-    found = variable.of_parts(
+    return table_parts.concatenated(
+        variable,
         lambda handle: native.ops.sok_table_snapshot(
             handle, dim=variable.dim, with_values=with_values, name=name
-        )
+        ),
     )
-    if len(found) == 1:
-        return found[0]
-    with on_device(variable.servers.worker):
-        return type(found[0])(*(tf.concat(parts, 0) for parts in zip(*found)))
 
 
 def _by_id(

@@ -13,6 +13,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.ranks import exchange_names
 from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.tables import table_parts
 
 _WIDENED = (tf.int32, tf.uint32)
 
@@ -61,8 +62,8 @@ def assign_rows_of_all_ranks(
 
 
 def _assigned(variable: Any, keys: tf.Tensor, rows: tf.Tensor, name: str | None) -> tf.Tensor:
-    return variable.on_all_parts(
-        lambda handle: native.ops.sok_table_assign(handle, keys, rows, name=name), name
+    return table_parts.on_all_parts(
+        variable, lambda handle: native.ops.sok_table_assign(handle, keys, rows, name=name), name
     )
 
 

@@ -119,6 +119,38 @@ def on_each(
     return made
 
 
+def of_parts(table: EmbeddingVariable, make: Callable[[tf.Tensor], Any]) -> list[Any]:
+    """Returns what `make` returns for the handle of each part, whose ops are on its device."""
+    return on_each([[handle] for handle in table.handles], table, lambda one: make(one[0]))
+
+
+def on_all_parts(
+    table: EmbeddingVariable, make: Callable[[tf.Tensor], tf.Tensor], name: str | None = None
+) -> tf.Tensor:
+    """Returns what `make` returns for the handle; on servers b'OK', after it has run for all parts."""
+    if not table.servers.devices:
+        return make(table.handle)
+    with on_device(table.servers.worker), tf.control_dependencies(of_parts(table, make)):
+        return tf.constant("OK", name=name)
+
+
+def sum_of_parts(table: EmbeddingVariable, make: Callable[..., tf.Tensor], name: str | None) -> tf.Tensor:
+    """Returns the sum of what `make(handle, name=...)` returns for the parts."""
+    if not table.servers.devices:
+        return make(table.handle, name=name)
+    with on_device(table.servers.worker):
+        return tf.add_n(of_parts(table, lambda handle: make(handle, name=None)), name=name)
+
+
+def concatenated(table: EmbeddingVariable, make: Callable[[tf.Tensor], Any]) -> Any:
+    """Returns the outputs of the op that `make` adds, those of all parts one after another."""
+    found = of_parts(table, make)
+    if not table.servers.devices:
+        return found[0]
+    with on_device(table.servers.worker):
+        return type(found[0])(*(tf.concat(column, 0) for column in zip(*found)))
+
+
 def all_of(made: Sequence[tf.Operation], name: str | None = None) -> tf.Operation:
     """Returns an op that has run when these ops of several processes have.
 
