@@ -142,12 +142,14 @@ def test_synthetic_blocks_are_dealt_out():
 
 def test_a_rank_without_data_steps_on_with_empty_batches():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        source = BatchSource(Synthetic(4, 100, 100, Share(0, 2)), 64)
+        samples = Synthetic(4, 100, 100, Share(0, 2))
+        source = BatchSource(samples, samples, 64)
         feeds = source.start_training(session, 1)
         steps = [session.run([tf.size(source.batch["label"]), source.more], feeds) for _ in range(5)]
     assert steps == [[0, True], [64, True], [36, False], [0, False], [0, False]]
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        source = BatchSource(Synthetic(4, 100, 100, Share(1, 2)), 64)
+        samples = Synthetic(4, 100, 100, Share(1, 2))
+        source = BatchSource(samples, samples, 64)
         feeds = source.start_held_out(session)
         assert not session.run(source.more, feeds)
         assert session.run(source.batch, feeds)["one_hot"].shape == (0, 26)

@@ -82,6 +82,7 @@ def run_tasks(
     checkpoints: pathlib.Path,
     program: str,
     *arguments: str,
+    awaited: str = "*.index",
 ) -> None:
     """Runs a program in a process for each task of a cluster, until all but the servers have ended well.
 
@@ -89,9 +90,10 @@ def run_tasks(
       tasks: Kind and number of each, as in `TF_CONFIG`. Workers start when there is a checkpoint: one that
         finds no variables asks for them again half a minute later.
       folder: The processes' outputs are written there, to `KIND_NUMBER.log`.
-      checkpoints: The folder of the chief's checkpoints.
+      checkpoints: The folder of the chief's checkpoints, or of other files that it writes.
       program: The path of the program.
       *arguments: Its arguments.
+      awaited: The pattern of the first file that workers wait for.
     """
     folder.mkdir(exist_ok=True)
     cluster: dict[str, list[str]] = {}
@@ -105,7 +107,7 @@ def run_tasks(
             config = json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}})
             env = {**os.environ, "TF_CONFIG": config, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             if task[0] == "worker":
-                _wait_for(lambda: any(checkpoints.glob("*.index")), started)
+                _wait_for(lambda: any(checkpoints.glob(awaited)), started)
             started[task] = forked.start(program, *arguments, output=logs[task], env=env)
         for task, process in started.items():
             if task[0] != "ps":

@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     ranks = start_ranks()
     with contextlib.ExitStack() as stack:
-        if not ranks.first:
+        # What a worker of parameter servers says about itself, only it knows.
+        if not ranks.first and not ranks.apart:
             nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
             stack.enter_context(contextlib.redirect_stderr(nowhere))
@@ -62,7 +63,7 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
     except (_CannotStart, TooManyBadLines) as raised:  # on all ranks
         error = raised
     except tf.errors.OpError as failed:
-        reason = _reason_of_horovod(failed) if ranks.size > 1 else None
+        reason = _reason_of_others(failed, ranks)
         if reason is None:
             raise
         # No traceback, which would hide that of the rank that failed first.
@@ -85,22 +86,28 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
     return _INTERRUPTED if history.interrupted else 0
 
 
-def _reason_of_horovod(error: tf.errors.OpError) -> str | None:
-    """Horovod's message if the error is that another rank failed or cannot be reached; else None."""
-    return next((line for line in error.message.splitlines() if "Horovod has" in line), None)
+def _reason_of_others(error: tf.errors.OpError, ranks: Ranks) -> str | None:
+    """The message if the error is that another rank or a server failed or cannot be reached; else None."""
+    lines = error.message.splitlines()
+    if ranks.apart:
+        is_lost = isinstance(error, (tf.errors.AbortedError, tf.errors.UnavailableError))
+        return lines[0] if is_lost else None
+    return next((line for line in lines if ranks.size > 1 and "Horovod has" in line), None)
 
 
 def _train(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history: History) -> None:
-    config, dataset, tables = _make_inputs(flags, ranks, bad_lines)
+    config, (dataset, held_out), tables = _make_inputs(flags, ranks, bad_lines)
     if flags.dataset == "synthetic" and ranks.first:
         labels, logits = dataset.best_logits()
         history.best = auc(labels, logits), log_loss(labels, logits)
-    trainer = Trainer(training_settings(flags), dataset, tables, ranks)
+    target = ranks.start(config)
+    with ranks.scope():
+        trainer = Trainer(training_settings(flags), dataset, tables, ranks, held_out)
     total = dataset.training_size() * flags.epochs
     if flags.max_steps is not None:
         total = min(total, flags.max_steps * flags.batch_size)
     with contextlib.ExitStack() as stack:
-        session = stack.enter_context(tf.compat.v1.Session(config=config))
+        session = stack.enter_context(tf.compat.v1.Session(target, config=config))
         progress = stack.enter_context(Progress(total, shown=ranks.first))
         board = stack.enter_context(TensorBoard(flags.output_dir)) if ranks.first else None
         trainer.run(session, history, bad_lines, progress, board.update if board else lambda _: None)
@@ -109,14 +116,16 @@ def _train(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history
 def _make_inputs(
     flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines
 ) -> tuple[tf.compat.v1.ConfigProto, Any, Tables]:
-    """The session's configuration, the data set and the tables.
+    """The session's configuration, the data sets to train on and to evaluate on, and the tables.
 
     Raises _CannotStart on every rank if one of them cannot make them.
     """
     problem, inputs = None, None
     try:
         config = use_device(flags.device, ranks.local_rank)
-        inputs = config, make_dataset(flags, bad_lines, ranks.share), make_tables(flags, ranks)
+        dataset = make_dataset(flags, bad_lines, ranks.share)
+        held_out = make_dataset(flags, bad_lines) if ranks.apart else dataset
+        inputs = config, (dataset, held_out), make_tables(flags, ranks)
     # ImportError: the library is not installed, or was built for another TensorFlow; the message tells.
     except (FileNotFoundError, ImportError, NoDevice, TooManyBadLines) as error:
         problem = str(error)
@@ -179,7 +188,9 @@ def training_settings(flags: argparse.Namespace) -> TrainingSettings:
 
 def _report(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history: History) -> None:
     run = {name: getattr(flags, name) for name in ("dataset", "model", "tables", "optimizer")}
-    run["ranks"] = ranks.size
+    run.update(ranks.sizes())
     write_results(history, bad_lines, run, vars(flags), flags.output_dir)
     print(final_table(history, run))
+    if history.rows_by_server:
+        print("rows by server: " + ", ".join(f"{rows:,}" for rows in history.rows_by_server))
     print(f"events, results.json and curves.png are in {os.path.abspath(flags.output_dir)}")

@@ -96,11 +96,11 @@ class BatchSource:
         training: scalar bool, True in the steps that train.
     """
 
-    def __init__(self, dataset: Any, batch_size: int) -> None:
-        """`dataset` is one of `ctr.datasets`."""
+    def __init__(self, dataset: Any, held_out: Any, batch_size: int) -> None:
+        """Batches to train on of `dataset`, and held-out ones of `held_out`; both are of `ctr.datasets`."""
         self._shuffle_seed = tf.compat.v1.placeholder(tf.int64, [])
         training = _with_empty_batches(dataset.training(batch_size, self._shuffle_seed))
-        held_out = _with_empty_batches(dataset.held_out(batch_size))
+        held_out = _with_empty_batches(held_out.held_out(batch_size))
         self._iterators = {
             True: tf.compat.v1.data.make_initializable_iterator(training),
             False: tf.compat.v1.data.make_initializable_iterator(held_out),

@@ -35,14 +35,15 @@ class History:
     evaluations: list[Evaluation] = dataclasses.field(default_factory=list)
     epoch: int = 0  # the running or last epoch, from 1
     samples: int = 0
-    training_seconds: float = 0.0  # without evaluations
+    training_seconds: float = 0.0  # without evaluations, unless others train meanwhile
     seconds: float = 0.0  # of the whole run
     interrupted: bool = False
     best: tuple[float, float] | None = None  # AUC and log-loss of the true model, if that is known
+    rows_by_server: list[int] = dataclasses.field(default_factory=list)  # of all tables; without servers none
 
     @property
     def samples_per_second(self) -> float:
-        """Samples per second of training, without evaluations."""
+        """Samples of all ranks per second of training."""
         return self.samples / self.training_seconds if self.training_seconds else 0.0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from typing import Any
 
@@ -22,6 +24,7 @@ class Ranks:
     rank = 0
     size = 1
     local_rank = 0  # among the ranks of this machine
+    apart = False  # whether each rank makes steps of its own and waits for no other: see ctr.servers
 
     @property
     def first(self) -> bool:
@@ -32,6 +35,18 @@ class Ranks:
     def share(self) -> Share:
         """The part of the data that this rank reads."""
         return Share(self.rank, self.size)
+
+    def sizes(self) -> dict[str, int]:
+        """How many processes there are, by what they are called."""
+        return {"ranks": self.size}
+
+    def start(self, config: tf.compat.v1.ConfigProto) -> str:
+        """Starts what sessions with this configuration need; returns their target."""
+        return ""
+
+    def scope(self) -> contextlib.AbstractContextManager:
+        """The scope in which to make the model."""
+        return contextlib.nullcontext()
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """An op: the sum of the ranks' tensors, which have the same shape. `name` must be unique."""
@@ -77,7 +92,15 @@ class HorovodRanks(Ranks):
 
 
 def start_ranks() -> Ranks:
-    """The ranks of this run. Without a launcher there is one rank, which does not need Horovod."""
+    """The ranks of this run. Without a launcher there is one rank, which does not need Horovod.
+
+    With parameter servers in `TF_CONFIG` they are the workers; a server does not return.
+    """
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    if config.get("cluster", {}).get("ps"):
+        from ctr.servers import start_task
+
+        return start_task(config)
     if all(os.environ.get(count, "1") == "1" for count in _COUNTS):
         return Ranks()
     import horovod.tensorflow as horovod

@@ -109,6 +109,7 @@ def write_results(
         "samples_per_second": round(history.samples_per_second, 1),
         "seconds": round(history.seconds, 2),
         "interrupted": history.interrupted,
+        "rows_by_server": history.rows_by_server,
         "last_training_loss": history.losses[-1].loss if history.losses else None,
         "evaluations": evaluations,
         "best_reachable": history.best and {"auc": history.best[0], "log_loss": history.best[1]},

@@ -84,6 +84,10 @@ class Tables(abc.ABC):
     def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
         """A step with one of `OPTIMIZERS`, which minimizes the sum of `loss` over ranks."""
 
+    def rows_by_server(self) -> list[tf.Tensor]:
+        """The number of rows on each parameter server, of tables that grow; scalars of int64."""
+        return []
+
     @abc.abstractmethod
     def broadcast(self) -> tf.Operation:
         """Sets variables of which each rank has a copy to the values on the first rank."""
@@ -157,6 +161,11 @@ class SokTables(Tables):
             table_optimizer.apply_gradients(list(zip(gradients, tables))),
             weight_optimizer.apply_gradients(summed),
         )
+
+    def rows_by_server(self) -> list[tf.Tensor]:
+        """See Tables.rows_by_server."""
+        tables, _ = self._sok.split_embedding_variable_from_others(tf.compat.v1.trainable_variables())
+        return [tf.add_n([part.size() for part in parts]) for parts in zip(*tables)]
 
     def broadcast(self) -> tf.Operation:
         """See Tables.broadcast. Rows of tables need no broadcast, as each has one owner."""

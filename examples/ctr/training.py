@@ -2,6 +2,9 @@
 
 Every rank runs this loop. Its decisions (is there more data, was Ctrl-C pressed) are based on sums over
 ranks, so that all ranks take the same steps. If a rank left out a step, the others would wait for it.
+
+Workers of parameter servers decide for themselves. The first of them evaluates, for the last time when all
+have trained on their shares.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ from ctr.models import MODELS, Inputs, ModelSettings
 from ctr.ranks import Ranks
 from ctr.report import Progress
 from ctr.tables import Tables
+
+# Seconds between two questions for what other workers have done.
+_POLL_S = 0.1
 
 
 class Interrupts:
@@ -60,7 +66,7 @@ class TrainingSettings:
 
     model: str
     model_settings: ModelSettings
-    batch_size: int  # over all ranks; a multiple of their number
+    batch_size: int  # of a step of each rank, summed; a multiple of the number of ranks
     epochs: int
     max_steps: int | None  # over all epochs; None for no limit
     optimizer: str
@@ -83,15 +89,24 @@ class Trainer:
     """One model on one data set, in the current graph."""
 
     def __init__(
-        self, settings: TrainingSettings, dataset: Any, tables: Tables, ranks: Ranks | None = None
+        self,
+        settings: TrainingSettings,
+        dataset: Any,
+        tables: Tables,
+        ranks: Ranks | None = None,
+        held_out: Any = None,
     ) -> None:
-        """Builds the graph. `dataset` is this rank's share of samples; without `ranks`, there is one rank."""
+        """Builds the graph. Without `ranks`, there is one rank.
+
+        `dataset` is this rank's share of samples. Held-out ones are those of `held_out`; None for `dataset`.
+        """
         self._settings = settings
         self._tables = tables
         self._ranks = ranks or Ranks()
+        self._evaluates = self._ranks.first or not self._ranks.apart
         # The order of the data must be the same on all ranks, but not the units that dropout drops.
         tf.compat.v1.set_random_seed(settings.seed)
-        self._source = BatchSource(dataset, settings.batch_size // self._ranks.size)
+        self._source = BatchSource(dataset, held_out or dataset, settings.batch_size // self._ranks.size)
         tf.compat.v1.set_random_seed(settings.seed + self._ranks.rank)
         inputs = Inputs(self._source.batch, dataset.schema, tables, self._source.training)
         self._labels = self._source.batch["label"]
@@ -107,6 +122,11 @@ class Trainer:
         self._own_results = tf.compat.v1.placeholder(tf.float32, [None, 2])
         self._all_results = self._ranks.concat(self._own_results, "results")
         # Made here, because the graph should not change after a session has run.
+        self._trained, self._ended = _counter("samples_trained"), _counter("ranks_ended")
+        self._count = tf.compat.v1.assign_add(self._trained, self._status[_Status._fields.index("samples")])
+        self._end = tf.compat.v1.assign_add(self._ended, 1)
+        self._rows = tables.rows_by_server() if self._ranks.apart else []
+        self._missing = None if self._evaluates else tf.compat.v1.report_uninitialized_variables()
         self._initialize = tf.compat.v1.global_variables_initializer()
         self._broadcast = tables.broadcast()
 
@@ -137,7 +157,11 @@ class Trainer:
         pressed again. Raises TooManyBadLines on all ranks.
         """
         self._tables.prepare(session)
-        session.run(self._initialize)
+        if self._evaluates:
+            session.run(self._initialize)
+        else:  # the first worker does it
+            while session.run(self._missing).size:
+                time.sleep(_POLL_S)
         session.run(self._broadcast)
         with Interrupts() as interrupts:
             run = _Run(session, history, bad_lines, interrupts, progress, watch, start=time.perf_counter())
@@ -150,13 +174,14 @@ class Trainer:
                         break
             finally:
                 history.seconds = run.seconds()
+            history.rows_by_server = [int(rows) for rows in session.run(self._rows)]
 
     def _is_over(self, history: History) -> bool:
         limit = self._settings.max_steps
         return history.interrupted or (limit is not None and len(history.losses) >= limit)
 
     def _evaluation_is_due(self, history: History) -> bool:
-        every = self._settings.evaluate_every
+        every = self._settings.evaluate_every if self._evaluates else None
         last = history.evaluations[-1].step if history.evaluations else 0
         return every is not None and len(history.losses) - last >= every
 
@@ -169,20 +194,44 @@ class Trainer:
         while True:
             while more and not self._is_over(history) and not self._evaluation_is_due(history):
                 more = self._train(run, feeds)
-            self._evaluate(run)
-            if not more or self._is_over(history):
+            is_over = self._is_over(history) or (not more and history.epoch == self._settings.epochs)
+            if is_over:
+                self._wait_for_others(run)
+            if self._evaluates:
+                self._evaluate(run)
+            if is_over or not more:
                 return
+
+    def _wait_for_others(self, run: _Run) -> None:
+        """Returns when all ranks have ended training, or Ctrl-C was pressed. Only the first rank waits."""
+        if not self._ranks.apart:
+            return
+        run.session.run(self._end)
+        while self._ranks.first and not (run.history.interrupted or run.interrupts.pending):
+            ended, trained = run.session.run([self._ended, self._trained])
+            if trained > run.history.samples:
+                self._advance(run, int(trained))
+            if ended == self._ranks.size:
+                return
+            time.sleep(_POLL_S)
+
+    def _advance(self, run: _Run, trained: int) -> None:
+        """Shows and notes that all ranks have trained on so many samples."""
+        history = run.history
+        run.progress.advance(trained - history.samples, history.losses[-1].loss, history.epoch)
+        history.samples = trained
+        if self._ranks.apart:
+            history.training_seconds = run.seconds()
 
     def _train(self, run: _Run, feeds: dict[tf.Tensor, Any]) -> int:
         """Runs a step; returns the number of ranks with another batch."""
         history = run.history
         start = run.seconds()
-        status, (loss, _) = self._run(run, feeds, [self._loss, self._step])
+        status, (loss, _, trained) = self._run(run, feeds, [self._loss, self._step, self._count])
         now = run.seconds()
         history.training_seconds += now - start
-        history.samples += status.samples
         history.losses.append(StepLoss(len(history.losses) + 1, now, float(loss)))
-        run.progress.advance(status.samples, float(loss), history.epoch)
+        self._advance(run, int(trained))
         run.watch(history)
         return status.more
 
@@ -234,6 +283,13 @@ class Trainer:
                 run.history.interrupted = True
                 run.progress.say("interrupted: evaluating the model trained so far; Ctrl-C again skips that")
         return status, results
+
+
+def _counter(name: str) -> tf.Variable:
+    """A number that all workers of parameter servers share."""
+    return tf.compat.v1.get_variable(
+        name, [], tf.int64, tf.compat.v1.zeros_initializer(), trainable=False, use_resource=True
+    )
 
 
 @dataclasses.dataclass(frozen=True)
