@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -130,12 +131,16 @@ def _end(status: int) -> str:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of this machine that are free."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of this machine that are free.
+
+    They are below those of outgoing connections, one of which might take a port before a server does.
+    """
+    ports: set[int] = set()
+    while len(ports) < count:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(10_000, 32_768)))
+            ports.add(probe.getsockname()[1])
+    return list(ports)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -25,12 +26,16 @@ WORKERS = 2
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that are free."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of this machine that are free.
+
+    They are below those of outgoing connections, one of which might take a port before a server does.
+    """
+    ports: set[int] = set()
+    while len(ports) < count:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, 32_768)))
+            ports.add(probe.getsockname()[1])
+    return list(ports)
 
 
 @functools.lru_cache(maxsize=None)
@@ -107,7 +112,7 @@ def run_tasks(
             config = json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}})
             env = {**os.environ, "TF_CONFIG": config, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             if task[0] == "worker":
-                _wait_for(lambda: any(checkpoints.glob(awaited)), started)
+                _wait_for(lambda: any(checkpoints.glob(awaited)), started, logs)
             started[task] = forked.start(program, *arguments, output=logs[task], env=env)
         for task, process in started.items():
             if task[0] != "ps":
@@ -120,8 +125,13 @@ def run_tasks(
             process.wait()
 
 
-def _wait_for(condition: Callable[[], bool], started: dict[tuple[str, int], Any]) -> None:
+def _wait_for(
+    condition: Callable[[], bool],
+    started: dict[tuple[str, int], Any],
+    logs: dict[tuple[str, int], pathlib.Path],
+) -> None:
     deadline = time.monotonic() + 100
     while not condition() and time.monotonic() < deadline:
-        assert all(process.poll() is None for process in started.values())
+        for task, process in started.items():
+            assert process.poll() is None, logs[task].read_text()[-4000:]
         time.sleep(0.05)

@@ -216,9 +216,11 @@ class _Task:
                 config=self._cluster.configure(session_config(flags)),
             ) as session:
                 started = time.time()
-                while not session.should_stop():
-                    losses.append(session.run([loss, step])[0])
-                seconds = time.time() - started
+                try:  # the session ends with the works of a queue, too
+                    while not session.should_stop():
+                        losses.append(session.run([loss, step])[0])
+                finally:
+                    seconds = time.time() - started
         return self._results(losses, seconds, self._evaluate(checkpoints) if self._cluster.is_chief else {})
 
     def _evaluate(self, checkpoints: str) -> dict[str, float]:
@@ -255,7 +257,7 @@ class _Task:
             save_checkpoints_steps=flags.save_steps,
             save_incremental_checkpoint_secs=flags.incremental_ckpt or None,
             keep_checkpoint_max=flags.keep_checkpoint_max,
-            session_config=session_config(flags),
+            session_config=self._cluster.configure(session_config(flags)),
             log_step_count_steps=None,
         )
         estimator = self.strategy.estimator(self._model_fn, model_dir=checkpoints, config=config)
