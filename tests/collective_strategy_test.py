@@ -115,17 +115,18 @@ def test_a_scopes_seed():
             assert np.random.rand() == first
 
 
-@pytest.mark.parametrize("strategy", ["parameter_server", "", None, "Collective"])
+@pytest.mark.parametrize("strategy", ["parameter_servers", "", None, "Collective"])
 def test_other_strategies_are_refused(strategy):
     before = changed_methods()
-    with pytest.raises(ValueError, match="'collective' or 'localized'"):
+    with pytest.raises(ValueError, match="'collective', 'localized', 'parameter_server', not"):
         deeprec.enable_distributed_strategy(strategy)
     assert changed_methods() == before
 
 
-def test_the_localized_strategy_does_nothing():
+@pytest.mark.parametrize("strategy", ["localized", "parameter_server"])
+def test_strategies_without_ranks_do_nothing(strategy):
     before = changed_methods()
-    deeprec.enable_distributed_strategy("localized")
+    deeprec.enable_distributed_strategy(strategy)
     assert changed_methods() == before
 
 

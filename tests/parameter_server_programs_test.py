@@ -78,6 +78,7 @@ def test_one_server_and_one_process_have_one_part():
 
 def test_a_program_of_the_zoo(tmp_path):
     """A partitioner of the scope cuts its dense variables; its tables are in as many parts as servers."""
+    tf.config.experimental.enable_distributed_strategy(strategy="parameter_server")
     with local_cluster.graph_on(2) as graph:
         global_step = v1.train.get_or_create_global_step()
         partitioner = v1.min_max_variable_partitioner(max_partitions=2, min_slice_size=1)
@@ -87,9 +88,12 @@ def test_a_program_of_the_zoo(tmp_path):
             inputs = v1.feature_column.input_layer({"user": tf.constant(IDS)}, columns)
             table = tf.get_embedding_variable("items", 4)
             inputs += tf.nn.embedding_lookup(table, tf.constant(IDS))
+            bags_of_one = tf.sparse.from_dense(tf.constant(IDS + 1)[:, tf.newaxis])
+            tables = [table, tf.get_embedding_variable("tags", 4)]
+            inputs += tf.add_n(tf.nn.group_embedding_lookup_sparse(tables, [bags_of_one] * 2, ["mean"] * 2))
             loss = tf.reduce_mean(tf.square(v1.layers.dense(inputs, 2) - 1))
         train = v1.train.AdamAsyncOptimizer(0.01).minimize(loss, global_step=global_step)
-        assert len(table) == 2
+        assert [len(one) for one in tables] == [2, 2]
         assert all(
             one.device.startswith("/job:ps") for one in v1.global_variables() if not hasattr(one, "handles")
         )

@@ -98,7 +98,7 @@ def run(
     tf.disable_eager_execution()
     cluster = zoo_cluster.Cluster()
     tf.config.experimental.enable_distributed_strategy(
-        "localized" if cluster.servers else flags.group_embedding
+        "parameter_server" if cluster.servers else flags.group_embedding
     )
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as nowhere:
         # Estimator starts the server by itself.

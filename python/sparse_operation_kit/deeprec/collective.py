@@ -33,7 +33,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 
 _logger = logging.getLogger(__name__)
 
-_STRATEGIES = ("collective", "localized")
+_STRATEGIES = ("collective", "localized", "parameter_server")
 # Whether collective training is enabled for the whole program, and the number of open scopes.
 _enabled = False
 _scopes = 0
@@ -42,7 +42,7 @@ _scopes = 0
 def enable_distributed_strategy(strategy: str = "collective") -> None:
     """Makes everything that the program builds after this call train on all ranks. May be called repeatedly.
 
-    It initializes Horovod, if that is installed. With several ranks,
+    That is the strategy "collective". It initializes Horovod, if that is installed. With several ranks,
 
     - optimizers of `tf.compat.v1.train` average gradients in `compute_gradients` and `minimize`. If the loss
       is the mean over each rank's part of the batch, and all parts have the same size, training is the same
@@ -56,16 +56,17 @@ def enable_distributed_strategy(strategy: str = "collective") -> None:
     Call it before variables and optimizers are created. With one rank it only initializes Horovod.
 
     Args:
-      strategy: "collective"; or "localized", which does nothing.
+      strategy: "collective"; or "localized" or "parameter_server", which do nothing: tables are on parameter
+        servers, and groups are looked up there, if the program places variables there.
 
     Raises:
-      ValueError: The strategy is not supported, such as DeepRec's "parameter_server".
+      ValueError: The strategy is none of these.
       RuntimeError: A launcher started several processes, and they cannot find each other.
     """
     global _enabled
     if strategy not in _STRATEGIES:
-        known = " or ".join(repr(one) for one in _STRATEGIES)
-        raise ValueError(f"enable_distributed_strategy: strategy must be {known}, not {strategy!r}")
+        known = ", ".join(repr(one) for one in _STRATEGIES)
+        raise ValueError(f"enable_distributed_strategy: strategy must be one of {known}, not {strategy!r}")
     if strategy == "collective":
         _initialize_horovod()
         _enabled = True
