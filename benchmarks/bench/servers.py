@@ -15,7 +15,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bench import processes
@@ -46,17 +46,27 @@ class Cluster:
 
     Args:
       module: The module with the model: `module.build(side, job, place)` returns a `Model`.
-      side: Which of its models.
+      side: Which of its models. `module.load(side)` loads the ops that its servers need.
       job: Tables, and the ids of all workers.
       servers, workers: How many.
       folder: For the processes' logs.
+      python: The interpreter of the processes, by default this one.
+      variables: Their environment variables, by default those of `processes.environment`.
     """
 
     def __init__(
-        self, module: str, side: str, job: Job, servers: int, workers: int, folder: pathlib.Path
+        self,
+        module: str,
+        side: str,
+        job: Job,
+        servers: int,
+        workers: int,
+        folder: pathlib.Path,
+        python: str | pathlib.Path = sys.executable,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         cluster = {
-            name: [f"127.0.0.1:{_free_port()}" for _ in range(count)]
+            name: [f"127.0.0.1:{free_port()}" for _ in range(count)]
             for name, count in (("ps", servers), ("worker", workers))
         }
         self.side = side
@@ -66,10 +76,12 @@ class Cluster:
         )
         for name, addresses in cluster.items():
             for task in range(len(addresses)):
-                command = [sys.executable, "-m", "bench.servers", description, name, str(task)]
+                command = [str(python), "-m", "bench.servers", description, name, str(task)]
                 log = folder / f"{side}_{name}_{task}.log"
                 who = f"{side}, {name} {task}"
-                process = processes.MeasuringProcess(who, command, processes.environment(), log)
+                process = processes.MeasuringProcess(
+                    who, command, variables or processes.environment(), log
+                )
                 self._started.append(process)
         self.servers, self.workers = self._started[:servers], self._started[servers:]
         self._pool = concurrent.futures.ThreadPoolExecutor(servers + workers)
@@ -142,7 +154,8 @@ class Model(NamedTuple):
     rows: Any = None
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
@@ -210,10 +223,10 @@ def _main(text: str, name: str, task: int) -> None:
     def make() -> Callable[[str, str], object]:
         import tensorflow as tf
 
-        import sparse_operation_kit  # noqa: F401 - a server needs its ops
         from bench.session_sides import session_config
 
         description = json.loads(text)
+        importlib.import_module(description["module"]).load(description["side"])
         config = session_config(len(os.sched_getaffinity(0)))
         server = tf.compat.v1.train.Server(description["cluster"], name, task, config=config)
         if name == "ps":

@@ -126,6 +126,17 @@ def interpreter(name: str, folder: pathlib.Path) -> pathlib.Path | None:
     return folder / environment / "bin" / "python" if is_there else None
 
 
+def can_run(name: str, job: Job, folder: pathlib.Path) -> bool:
+    """Whether a library has the job's optimizer, and an environment in `folder`; says so if it has none."""
+    if job.optimizer not in LIBRARIES[name].optimizers:
+        return False
+    if interpreter(name, folder) is not None:
+        return True
+    where = f"it has no environment in {folder}, where benchmarks/setup_peers.sh makes it."
+    processes.say(f"{name} is left out: {where}")
+    return False
+
+
 def built_checkout(text: str) -> pathlib.Path:
     """Parses the folder of another checkout; returns the folder of what it has built."""
     built = pathlib.Path(text).absolute() / "bazel-bin"

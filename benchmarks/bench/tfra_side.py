@@ -37,17 +37,23 @@ def _import_dynamic_embedding() -> types.ModuleType:
 de = _import_dynamic_embedding()
 
 
+def make_optimizer(name: str) -> tf.compat.v1.train.Optimizer:
+    """Makes an optimizer that trains `de.Variable`s and TensorFlow's variables."""
+    train = tf.compat.v1.train
+    makers = {
+        "lazy_adam": train.AdamOptimizer,
+        "adagrad": train.AdagradOptimizer,
+        "sgd": train.GradientDescentOptimizer,
+    }
+    return de.DynamicEmbeddingOptimizer(makers[name](LEARNING_RATE))
+
+
 class TfraSide(SessionSide):
     """A `de.Variable`, a cuckoo hash table, for each feature."""
 
     def _prepare(self) -> None:
-        job, train = self.job, tf.compat.v1.train
-        makers = {
-            "lazy_adam": train.AdamOptimizer,
-            "adagrad": train.AdagradOptimizer,
-            "sgd": train.GradientDescentOptimizer,
-        }
-        self._optimizer = de.DynamicEmbeddingOptimizer(makers[job.optimizer](LEARNING_RATE))
+        job = self.job
+        self._optimizer = make_optimizer(job.optimizer)
         self._tables = [
             de.get_variable(
                 f"tfra_{feature}", dim=job.dim, devices=["/CPU:0"], initializer=0.0, init_size=job.rows

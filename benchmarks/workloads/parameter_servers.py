@@ -1,4 +1,4 @@
-"""Training steps of workers whose tables are on parameter servers, compared with TensorFlow's variables.
+"""Training steps of workers whose tables are on parameter servers, compared with other tables on servers, and ranks.
 
 All processes are on this machine. Workers train at the same time and asynchronously; sides take turns.
 """
@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
+import itertools
 import pathlib
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from bench import flags, jobs, processes, report
+from bench import flags, jobs, processes, ranks, report, sides, starter, timing
 from bench.report import Goal, Result
 from bench.servers import Cluster, Model, Place, Turn
 from bench.timing import Timing
 
-OURS, THEIRS, NOTHING = "sok", "tensorflow", "no tables"
-_SIDES = (OURS, THEIRS, NOTHING)
+OURS, THEIRS, NOTHING, TFRA, RANKS, STARTER = "sok", "tensorflow", "no tables", "tfra", "ranks", "starter"
+_SIDES = (OURS, THEIRS, NOTHING, TFRA, RANKS)
+_CHECKED = (OURS, THEIRS, TFRA)
 FLAGS = {
     "servers": flags.Flag(flags.number(), "numbers of parameter servers", (2,)),
     "workers": flags.Flag(flags.number(), "numbers of workers", (2,)),
@@ -29,18 +32,24 @@ FLAGS = {
     **dict(features=(26,), dim=(16,), rows=2_600_000, zipf=1.05, optimizer="adagrad"),
     **dict(batches=20, rounds=7, seed=1),
     "turn_ms": flags.Flag(flags.number(float, 1e-9), "length of a side's turn in a round", 1000.0),
-    "sides": flags.Flag(flags.one_of("side", _SIDES), "some of " + ",".join(_SIDES), _SIDES),
+    "sides": flags.Flag(flags.one_of("side", _SIDES), "some of " + ",".join(_SIDES), _SIDES[:3]),
+    "environments": flags.Flag(pathlib.Path, "folder of the peers' environments", sides.default_folder()),
+    "starter": flags.Flag(pathlib.Path, "folder of another implementation's programs: a side, for dim 16"),
+    "starter_checkout": flags.Flag(pathlib.Path, "the built checkout of the library that it needs"),
 }
 TOGETHER = ("sides",)
-_TOLERANCE = 1e-4  # between the losses of both sides
+_TOLERANCE = 1e-4  # between the losses of all sides
 _HIDDEN = 64  # units of the model's hidden layer
 _ROW = 0.02  # all columns of all rows, at first
 _STEP, _SERVER = "step", "a server's processor"
+# At least, of the time of a step and of a server's processor time.
+_GOALS = {THEIRS: (1.5, 2.0), STARTER: (1.0, 1.0)}
 
 
 def measure(point: argparse.Namespace) -> list[Result]:
     """Measures one set of tables, servers and workers."""
-    job = jobs.Job.of(point, batches=point.batches * point.workers)
+    # Ranks are as many as servers and workers.
+    job = jobs.Job.of(point, batches=point.batches * (point.servers + point.workers))
     batches = job.make_batches()
     counts: dict[str, float] = {
         "ids": jobs.ids_per_step(batches),
@@ -49,46 +58,104 @@ def measure(point: argparse.Namespace) -> list[Result]:
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         job = job.write_ids(batches, folder / "ids")
-        clusters = [
-            stack.enter_context(Cluster(__name__, side, job, point.servers, point.workers, folder))
+        clusters = {
+            side: stack.enter_context(_cluster(side, job, point, folder))
             for side in point.sides
-        ]
-        for cluster in clusters:
+            if side != RANKS and (side != TFRA or sides.can_run(TFRA, job, point.environments))
+        }
+        for cluster in clusters.values():
             cluster.initialize()
         _check(clusters)
         processes.say(f"{point.servers} servers, {point.workers} workers: losses agree; measuring")
-        turns: dict[str, list[Turn]] = {cluster.side: [] for cluster in clusters}
+        take: dict[str, Callable[[], Turn]] = {
+            side: lambda cluster=cluster: cluster.turn(point.turn_ms * 1e-3)
+            for side, cluster in clusters.items()
+        }
+        if RANKS in point.sides:
+            take[RANKS] = lambda: _turn_of_ranks(point, job)
+        if point.starter is not None:
+            take[STARTER] = lambda: _turn_of_starter(point, job, turns)
+        turns: dict[str, list[Turn]] = {side: [] for side in take}
         for number in range(point.rounds + 1):
-            for cluster in clusters:
-                turn = cluster.turn(point.turn_ms * 1e-3)
+            for side, one in take.items():
+                turn = one() if number > 0 or side in clusters else None
                 if number > 0:  # the first round warms up
-                    turns[cluster.side].append(turn)
-        for cluster in clusters:
-            counts.update(_counts_of(cluster.side, turns[cluster.side], point.batch, cluster.rows()))
+                    turns[side].append(turn)
+        for side, taken in turns.items():
+            rows = clusters[side].rows() if side in clusters else []
+            counts.update(_counts_of(side, taken, point, rows))
     question = {
         name: getattr(point, name) for name in ("servers", "workers", "features", "batch", "dim", "optimizer")
     }
-    is_goal = THEIRS in turns and OURS in turns
-    ours = OURS if OURS in turns else next(iter(turns))
     return [
         Result(
             {**question, "what": what},
-            {side: _timing(what, taken) for side, taken in turns.items()},
-            ours,
+            {side: _timing(what, taken) for side, taken in turns.items() if what == _STEP or side != RANKS},
+            OURS if OURS in turns else next(iter(turns)),
             counts if what == _STEP else {},
-            goals=(Goal(THEIRS, least),) if is_goal else (),
+            goals=tuple(
+                Goal(side, least[number]) for side, least in _GOALS.items() if {side, OURS} <= turns.keys()
+            ),
         )
-        for what, least in ((_STEP, 1.5), (_SERVER, 2.0))
+        for number, what in enumerate((_STEP, _SERVER))
     ]
 
 
-def _check(clusters: Sequence[Cluster]) -> None:
+def _cluster(side: str, job: jobs.Job, point: argparse.Namespace, folder: pathlib.Path) -> Cluster:
+    if side != TFRA:
+        return Cluster(__name__, side, job, point.servers, point.workers, folder)
+    python = sides.interpreter(TFRA, point.environments)
+    variables = processes.environment(PYTHONPATH=str(processes.BENCHMARKS), TF_USE_LEGACY_KERAS="1")
+    return Cluster(__name__, side, job, point.servers, point.workers, folder, python, variables)
+
+
+def _turn_of_starter(point: argparse.Namespace, job: jobs.Job, turns: dict[str, list[Turn]]) -> Turn:
+    # As many steps as ours has made in its turn.
+    steps = max(20, max(len(of_worker) for of_worker in next(iter(turns.values()))[-1].steps))
+    return starter.turn(
+        point.starter, point.starter_checkout, job, (point.servers, point.workers), steps
+    )
+
+
+def _turn_of_ranks(point: argparse.Namespace, job: jobs.Job) -> Turn:
+    size = point.servers + point.workers
+    launch = argparse.Namespace(
+        **{**vars(point), **dict(ranks=size, transport="mpi", cycle_time=1.0, threads=0, calls=20)},
+    )
+    launch.batch, launch.ids, launch.batches = point.batch * size, job.ids, job.batches
+    ((name, one),) = ranks.launch("parameter_servers", launch)[0].timings.items()
+    return Turn([[one.median]] * size, one.median_cpu, 0.0, 0.0, size * 1e3 / one.median)
+
+
+def measure_rank(rank: ranks.Rank) -> list[Result]:
+    """Measures steps of the same model on each rank, after one on each batch."""
+    import tensorflow as tf
+
+    import sparse_operation_kit as sok
+
+    point = rank.point
+    job = jobs.Job.of(point, batch=point.batch // rank.size)
+    model = build(RANKS, job, Place(0, rank.size, rank.number, contextlib.nullcontext))
+    for op in (tf.compat.v1.global_variables_initializer(), sok.broadcast_global_variables()):
+        rank.session.run(op)
+    feeds = itertools.cycle(model.feeds)
+
+    def step() -> None:
+        rank.session.run([model.loss, model.train], next(feeds))
+
+    for _ in model.feeds:
+        step()
+    return [Result({}, {RANKS: timing.measure({RANKS: timing.contender(step)}, 1, calls=point.calls)[RANKS]})]
+
+
+def _check(clusters: dict[str, Cluster]) -> None:
     """Checks that the first worker's losses agree. Without tables they are others, from the first step on."""
-    losses = {cluster.side: cluster.losses(4) for cluster in clusters}
-    losses.pop(NOTHING, None)
-    for side, values in losses.items():
-        expected = next(iter(losses.values()))
-        np.testing.assert_allclose(values, expected, rtol=0, atol=_TOLERANCE, err_msg=f"losses of {side}")
+    losses = {side: cluster.losses(4) for side, cluster in clusters.items()}
+    for side in _CHECKED:
+        if side in losses and OURS in losses:
+            np.testing.assert_allclose(
+                losses[side], losses[OURS], rtol=0, atol=_TOLERANCE, err_msg=f"losses of {side}"
+            )
 
 
 def _timing(what: str, turns: Sequence[Turn]) -> Timing:
@@ -101,14 +168,19 @@ def _timing(what: str, turns: Sequence[Turn]) -> Timing:
     return Timing(statistics.median(medians), min(medians), cpu)
 
 
-def _counts_of(side: str, turns: Sequence[Turn], batch: int, rows: Sequence[int]) -> dict[str, float]:
+def _counts_of(
+    side: str, turns: Sequence[Turn], point: argparse.Namespace, rows: Sequence[int]
+) -> dict[str, float]:
     counts = {}
     for worker in range(len(turns[0].steps)):
         steps = [ms for turn in turns for ms in turn.steps[worker]]
         counts[f"{side}: worker {worker}, median"] = statistics.median(steps)
         counts[f"{side}: worker {worker}, p90"] = float(np.percentile(steps, 90))
     counts[f"{side}: MB"] = statistics.median(turn.megabytes for turn in turns)
-    counts[f"{side}: samples/s"] = batch * statistics.median(turn.rate for turn in turns)
+    counts[f"{side}: samples/s"] = point.batch * statistics.median(turn.rate for turn in turns)
+    counts[f"{side}: all processors"] = statistics.median(
+        turn.worker_cpu + point.servers * turn.server_cpu for turn in turns
+    )
     counts.update({f"{side}: rows of server {server}": float(count) for server, count in enumerate(rows)})
     return counts
 
@@ -120,7 +192,9 @@ def table(results: Sequence[Result]) -> str:
     varied = [key for key in keys if len({result.question[key] for result in steps}) > 1]
     lines = []
     for step, server in zip(steps, servers):
+        all_cpu = {side: step.counts[f"{side}: all processors"] for side in step.timings}
         for side, timing in step.timings.items():
+            on_servers = side in server.timings
             lines.append(
                 [
                     *(report.text_of(step.question[key]) for key in varied),
@@ -128,16 +202,18 @@ def table(results: Sequence[Result]) -> str:
                     f"{timing.median:.1f} ({timing.minimum:.1f})",
                     "; ".join(_of_workers(step, side)),
                     f"{timing.median_cpu:.1f}",
-                    f"{server.timings[side].median:.2f}",
-                    f"{step.counts[f'{side}: MB']:.2f}",
+                    f"{server.timings[side].median:.2f}" if on_servers else "",
+                    f"{all_cpu[side]:.1f}",
+                    f"{step.counts[f'{side}: MB']:.2f}" if on_servers else "",
                     f"{step.counts[f'{side}: samples/s']:.0f}",
                     f"{step.ratio(side):.2f}",
-                    f"{server.ratio(side):.2f}",
+                    f"{server.ratio(side):.2f}" if on_servers else "",
+                    f"{all_cpu[side] / all_cpu[step.ours]:.2f}",
                     ", ".join(f"{count:.0f}" for count in _values(step, f"{side}: rows of server ")),
                 ]
             )
-    head = [*varied, "who", "ms (min)", "each worker: median, p90", "cpu ms", "a server's cpu ms"]
-    head += ["MB", "samples/s", "/ours", "server's cpu /ours", "rows by server"]
+    head = [*varied, "who", "ms (min)", "each worker: median, p90", "cpu ms", "a server's cpu ms", "all cpu ms"]
+    head += ["MB", "samples/s", "/ours", "server's cpu /ours", "all cpu /ours", "rows by server"]
     title = ", ".join(f"{key} {report.text_of(steps[0].question[key])}" for key in keys if key not in varied)
     return f"{title}\n\n{report.markdown(head, lines)}"
 
@@ -151,11 +227,16 @@ def _values(step: Result, prefix: str) -> list[float]:
     return [value for name, value in step.counts.items() if name.startswith(prefix)]
 
 
-def build(side: str, job: jobs.Job, place: Place) -> Model:
-    """The model of a worker: rows of all features, a hidden layer, and a logit."""
-    import tensorflow as tf
+def load(side: str) -> None:
+    """Loads the ops that a server of this side needs."""
+    libraries = {OURS: "sparse_operation_kit", TFRA: "bench.tfra_side"}
+    if side in libraries:
+        importlib.import_module(libraries[side])
 
-    from bench.session_sides import make_optimizer
+
+def build(side: str, job: jobs.Job, place: Place) -> Model:
+    """The model of a worker or rank: rows of all features, a hidden layer, and a logit."""
+    import tensorflow as tf
 
     v1 = tf.compat.v1
     mine = job.read_ids()[place.worker :: place.workers]
@@ -170,10 +251,10 @@ def build(side: str, job: jobs.Job, place: Place) -> Model:
             v1.get_variable(f"weights_{n}", sizes[n : n + 2], initializer=initializer, use_resource=True)
             for n in range(2)
         ]
-        hidden = tf.nn.relu(tf.matmul(tf.concat(rows, axis=1), weights[0]))
+        hidden = tf.nn.relu(tf.matmul(rows, weights[0]))
         logits = tf.matmul(hidden, weights[1])[:, 0]
         loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
-        train = make_optimizer(job.optimizer).minimize(loss, global_step=step)
+        train = _make_optimizer(side, job.optimizer).minimize(loss, global_step=step)
     rng = np.random.default_rng(job.seed)
     feeds = [
         {
@@ -185,26 +266,44 @@ def build(side: str, job: jobs.Job, place: Place) -> Model:
     return Model(loss, train, feeds, counts)
 
 
-def _look_up(side: str, job: jobs.Job, ids: Sequence, servers: int) -> tuple[list, Any]:
-    """Returns the rows of each feature's ids, float32 [batch, dim], and the number of rows by server."""
+def _make_optimizer(side: str, name: str) -> Any:
+    if side == TFRA:
+        from bench import tfra_side
+
+        return tfra_side.make_optimizer(name)
+    from bench.session_sides import make_optimizer
+
+    if side != RANKS:
+        return make_optimizer(name)
+    import sparse_operation_kit as sok
+
+    return sok.DistributedOptimizer(make_optimizer(name), op="average")
+
+
+def _look_up(side: str, job: jobs.Job, ids: Sequence, servers: int) -> tuple[Any, Any]:
+    """Returns the rows of all features side by side, float32 [batch, features * dim], and rows by server."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
     if side == NOTHING:
-        return [tf.ones([job.batch, job.dim])] * job.features, None
-    if side == OURS:
+        return tf.ones([job.batch, job.features * job.dim]), None
+    if side in (OURS, RANKS):
         import sparse_operation_kit as sok
         from sparse_operation_kit import native
         from sparse_operation_kit.lookup import group
 
-        sok.Init(global_batch_size=job.batch, seed=job.seed)
+        if side == OURS:  # each rank has called it
+            sok.Init(global_batch_size=job.batch, seed=job.seed)
         tables = [
             sok.EmbeddingVariable(f"table_{feature}", job.dim, initializer=_ROW)
             for feature in range(job.features)
         ]
-        rows = group.lookup_group([group.DenseLookup(*pair) for pair in zip(tables, ids)])
+        lookups = [group.DenseLookup(*pair) for pair in zip(tables, ids)]
+        (rows,) = group.lookup_group(lookups, side_by_side=True)
         sizes = [tf.stack(table.of_parts(native.ops.sok_table_size)) for table in tables]
         return rows, tf.add_n(sizes)
+    if side == TFRA:
+        return tf.concat([_tfra_rows(job, *one, servers) for one in enumerate(ids)], axis=1), None
     one_each = tf.stack([tf.range(job.batch, dtype=tf.int64), tf.zeros([job.batch], tf.int64)], axis=1)
     rows = []
     for feature, of_feature in enumerate(ids):
@@ -218,4 +317,17 @@ def _look_up(side: str, job: jobs.Job, ids: Sequence, servers: int) -> tuple[lis
         bags = tf.SparseTensor(one_each, of_feature, [job.batch, 1])
         # It sends distinct ids, and so fewer rows than `embedding_lookup`.
         rows.append(tf.nn.embedding_lookup_sparse(variable, bags, None, combiner="sum"))
-    return rows, None
+    return tf.concat(rows, axis=1), None
+
+
+def _tfra_rows(job: jobs.Job, feature: int, ids: Any, servers: int) -> Any:
+    from bench.tfra_side import de
+
+    table = de.get_variable(
+        f"tfra_{feature}",
+        dim=job.dim,
+        devices=[f"/job:ps/task:{server}/device:CPU:0" for server in range(servers)],
+        initializer=_ROW,
+        init_size=job.rows // servers,
+    )
+    return de.embedding_lookup_unique(table, ids, name=f"rows_{feature}")

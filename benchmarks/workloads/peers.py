@@ -64,13 +64,7 @@ def draw(path: pathlib.Path, results: Sequence[report.Result]) -> None:
 def _can_run(name: str, job: Job, point: argparse.Namespace) -> bool:
     if name == compare.ENGINE:
         return processes.find_program("group_benchmark") is not None
-    if job.optimizer not in sides.LIBRARIES[name].optimizers:
-        return False
-    if sides.interpreter(name, point.environments) is not None:
-        return True
-    where = f"it has no environment in {point.environments}, where benchmarks/setup_peers.sh makes it."
-    processes.say(f"{name} is left out: {where}")
-    return False
+    return sides.can_run(name, job, point.environments)
 
 
 def library_bytes(job: Job) -> float:
