@@ -1,14 +1,17 @@
 """The workloads of benchmarks/measure.py run at a tiny size, also beside other libraries."""
 
+import dataclasses
 import pathlib
 import shutil
 
+import numpy as np
 import pytest
 
 import measure
 import sparse_operation_kit
 from bench import compare, flags, report, sides
 from bench.jobs import Job
+from bench.server_costs import Costs, Load, Server, servers_needed, usage
 from benchmark_support import BAZEL_BIN, MEASURE, TINY, run_program, run_workload
 from workloads import peers
 
@@ -85,6 +88,43 @@ def test_parameter_servers(tmp_path):
     by_server = [step.counts[f"sok: rows of server {number}"] for number in range(2)]
     assert 0 < sum(by_server) <= 60
     assert len(done.stdout.splitlines()) == 2 + 4
+
+
+def test_server_costs(tmp_path):
+    done, results = run_workload(tmp_path, "server_costs")
+    checked, costs, of_jobs = results[:2], results[2:4], results[4:]
+    assert [result.question["servers"] for result in checked] == [1, 2]
+    for result in checked:
+        # Programs beside this one add to what is measured. Messages have headers besides.
+        assert 0 < result.counts["MB predicted"] < result.counts["MB measured"]
+        assert min(result.counts["ms predicted"], result.counts["ms measured"]) > 0
+    assert [result.question["of"] for result in costs] == ["processor", "locks"]
+    assert [result.question["workers"] for result in of_jobs] == [10, 100, 1000]
+    assert len(done.stdout.splitlines()) == 4 + 1 + 4 + 1 + 5
+
+
+def test_costs_of_servers_are_found_from_what_they_make():
+    costs = Costs(message=0.1, table=0.0, id=2e-4, byte=1e-6)
+    loads = [Load(*load) for load in ((26, 16, 3e4), (26, 16, 1e3), (26, 64, 3e4), (4, 16, 9e3), (4, 8, 50))]
+    found = Costs.fitted(loads, [costs.of(load) for load in loads])
+    np.testing.assert_allclose(dataclasses.astuple(found), dataclasses.astuple(costs), atol=1e-9)
+
+
+def test_servers_of_a_job_are_as_many_as_what_it_uses_most_needs():
+    costs, server = Costs(message=0.01, table=0, id=1e-4, byte=0), Server(cores=4, link=1e10)
+
+    def needed(workers, dim):
+        def used(servers):
+            return usage(Load(26, dim, 3e4 / servers), workers * 10.0, costs, Costs(0, 0, 1e-5, 0), server)
+
+        return servers_needed(used)
+
+    # 1000 steps a second of 0.03 + 3 / n ms on each of n servers take 0.7 of 4 cores of 1.09 servers.
+    assert needed(100, 1) == (2, "processor")
+    # 4 MB in a direction with rows of 32 floats: 1000 steps a second take 0.7 of 10 Gbit/s of 4.9 servers.
+    assert needed(100, 32) == (5, "network")
+    # Each step takes each server 0.03 ms, however many they are.
+    assert needed(10_000, 1) == (None, "processor")
 
 
 def test_checkpoints_take_no_memory_that_grows_with_the_table(tmp_path):

@@ -16,6 +16,7 @@ MEASURE = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "measure
 _IN_FORK = pathlib.Path(__file__).with_name("benchmark_in_fork.py")
 
 _TABLES = "--features 3 --batch 12 --rows 90 --dim 3 --rounds 1"
+_SERVERS = "--features 2 --batch 16 --rows 60 --dim 4 --batches 2 --rounds 1 --turn_ms 50"
 # The flags that make each workload tiny, but for those that read files of others.
 TINY = {
     "checkpoints": "--gib 0.001,0.1 --dim 8",
@@ -25,10 +26,11 @@ TINY = {
     "lookup_prefetch": f"{_TABLES} --calls 2 --hidden 4",
     "lookups_over_ranks": f"{_TABLES} --calls 1 --transport mpi --cycle_time 1",
     "many_tables": "--tables 3 --rows_each 7 --dim 2 --rounds 1",
-    "parameter_servers": "--features 2 --batch 8 --rows 60 --dim 4 --batches 2 --rounds 1 --turn_ms 50",
+    "parameter_servers": f"{_SERVERS} --workers 1",
     "parts": "--ids 64 --distinct 99 --keys 50 --dim 4 --table_mb 0.01 --rounds 1 --id_zipf 1 --hand_overs 9",
     "peers": f"{_TABLES} --batches 2",
     "rows_or_sums": "--features 2 --batch 1024 --rows 100000 --dim 16 --rounds 1 --calls 1",
+    "server_costs": f"{_SERVERS} --servers 1,2 --workers 1",
     "synthetic_models": "--scale 100000 --batch 12 --batches 2 --rounds 1 --calls 1 --models dlrm",
     "trainer": "--rounds 1 --turn_ms 50 --samples 300 --batch_size 32 --dim 4 --hidden 8 --tensorflow_rows 9",
 }

@@ -1,12 +1,10 @@
-"""Starts a cluster of parameter servers and workers on this machine, and is the program of each task.
-
-Each side of a comparison has a cluster of its own, whose processes wait while others have their turn.
-"""
+"""Starts a cluster of parameter servers and workers on this machine, and is the program of each task."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -42,12 +40,12 @@ class Turn(NamedTuple):
 
 
 class Cluster:
-    """The running processes of a side. A context manager: leaving it ends them.
+    """Running processes of parameter servers and workers. A context manager: leaving it ends them.
 
     Args:
-      module: The module with the model: `module.build(side, job, place)` returns a `Model`.
-      side: Which of its models. `module.load(side)` loads the ops that its servers need.
-      job: Tables, and the ids of all workers.
+      module: The module with the models: `module.build(side, job, place)` returns a `Model`, and
+        `module.load(side)` loads the ops that it needs.
+      sides: The names of its models' sides.
       servers, workers: How many.
       folder: For the processes' logs.
       python: The interpreter of the processes, by default this one.
@@ -57,8 +55,7 @@ class Cluster:
     def __init__(
         self,
         module: str,
-        side: str,
-        job: Job,
+        sides: Sequence[str],
         servers: int,
         workers: int,
         folder: pathlib.Path,
@@ -69,22 +66,18 @@ class Cluster:
             name: [f"127.0.0.1:{free_port()}" for _ in range(count)]
             for name, count in (("ps", servers), ("worker", workers))
         }
-        self.side = side
         self._started: list[processes.MeasuringProcess] = []
-        description = json.dumps(
-            {"module": module, "side": side, "job": dataclasses.asdict(job), "cluster": cluster}
-        )
+        description = json.dumps({"module": module, "sides": list(sides), "cluster": cluster})
         for name, addresses in cluster.items():
             for task in range(len(addresses)):
                 command = [str(python), "-m", "bench.servers", description, name, str(task)]
-                log = folder / f"{side}_{name}_{task}.log"
-                who = f"{side}, {name} {task}"
-                process = processes.MeasuringProcess(
-                    who, command, variables or processes.environment(), log
-                )
+                who = f"{' and '.join(sides)}, {name} {task}"
+                log = folder / f"{'_'.join(sides)}_{name}_{task}.log"
+                process = processes.MeasuringProcess(who, command, variables or processes.environment(), log)
                 self._started.append(process)
+        self.sides = sides
         self.servers, self.workers = self._started[:servers], self._started[servers:]
-        self._pool = concurrent.futures.ThreadPoolExecutor(servers + workers)
+        self.pool = concurrent.futures.ThreadPoolExecutor(workers)
 
     def __enter__(self) -> Cluster:
         return self
@@ -93,30 +86,55 @@ class Cluster:
         # Workers first: they wait for servers that have ended.
         for process in reversed(self._started):
             process.__exit__(*exc_info)
-        self._pool.shutdown()
+        self.pool.shutdown()
 
-    def initialize(self) -> None:
-        """Waits for the processes. Then the first worker initializes the variables."""
+    def wait_until_ready(self) -> None:
+        """Waits for all processes."""
         for process in self._started:
             process.wait_until_ready()
-        for worker in self.workers:
-            worker.ask("0 start -")
+
+
+class Training:
+    """A model that workers of a cluster train on servers of it. Other models wait while it has its turn.
+
+    Args:
+      cluster: The cluster, whose processes are ready.
+      side, job: See `Cluster`. The variables of different models have different names.
+      servers, workers: The first so many; None for all.
+    """
+
+    def __init__(
+        self, cluster: Cluster, side: str, job: Job, servers: int | None = None, workers: int | None = None
+    ) -> None:
+        self.side = side
+        self._servers, self._workers = cluster.servers[:servers], cluster.workers[:workers]
+        self._pool = cluster.pool
+        fields = {"side": side, "job": dataclasses.asdict(job), "servers": len(self._servers)}
+        self._model = json.dumps(fields)
+        for worker in self._workers:  # the first one initializes the variables
+            self._ask(worker, "start")
 
     def losses(self, steps: int) -> list[float]:
         """The losses of steps of the first worker, while the others wait."""
-        return json.loads(self.workers[0].ask(f"0 losses {steps}"))
+        return self._ask(self._workers[0], "losses", steps)
+
+    def held(self, steps: int) -> list[float]:
+        """Milliseconds of each step in which ops of groups, which lock the tables, run on the servers.
+
+        The first worker makes the steps, while the others wait.
+        """
+        return self._ask(self._workers[0], "held", steps)
 
     def rows(self) -> list[int]:
         """The rows of all tables, by server."""
-        return json.loads(self.workers[0].ask("0 rows -"))
+        return self._ask(self._workers[0], "rows")
 
     def turn(self, seconds: float) -> Turn:
         """Lets all workers train at the same time, for so many seconds."""
         before, at, sent = self._server_seconds(), time.perf_counter(), _loopback_bytes()
-        answers = list(self._pool.map(lambda worker: worker.ask(f"0 turn {seconds}"), self.workers))
+        taken = list(self._pool.map(lambda worker: self._ask(worker, "turn", seconds), self._workers))
         sent, elapsed = _loopback_bytes() - sent, time.perf_counter() - at
         used = [after - was for after, was in zip(self._server_seconds(), before)]
-        taken = [json.loads(answer) for answer in answers]
         count = sum(len(one["ms"]) for one in taken)
         return Turn(
             [one["ms"] for one in taken],
@@ -127,7 +145,10 @@ class Cluster:
         )
 
     def _server_seconds(self) -> list[float]:
-        return [float(server.ask("0 seconds -")) for server in self.servers]
+        return [float(server.ask("0 seconds -")) for server in self._servers]
+
+    def _ask(self, worker: processes.MeasuringProcess, what: str, argument: float = 0) -> Any:
+        return json.loads(worker.ask(f"0 {what} {argument} {self._model}"))
 
 
 class Place(NamedTuple):
@@ -167,47 +188,58 @@ def _loopback_bytes() -> int:
 
 
 class _Worker:
-    """A worker's graph and session."""
+    """The graph and session of a model on a worker."""
 
-    def __init__(self, description: dict[str, Any], server: Any, task: int) -> None:
+    def __init__(self, description: dict[str, Any], server: Any, task: int, text: str) -> None:
         import tensorflow as tf
 
         from bench.session_sides import session_config
 
         v1 = tf.compat.v1
+        model = json.loads(text)
         worker = f"/job:worker/task:{task}"
-        cluster = v1.train.ClusterSpec(description["cluster"])
-        setter = v1.train.replica_device_setter(cluster=cluster, worker_device=worker)
-        counts = [len(description["cluster"][job]) for job in ("ps", "worker")]
-        place = Place(*counts, task, lambda: v1.device(setter))
-        build = importlib.import_module(description["module"]).build
-        self._model: Model = build(description["side"], Job(**description["job"]), place)
-        self._initializer = v1.global_variables_initializer() if task == 0 else None
+        cluster = {**description["cluster"], "ps": description["cluster"]["ps"][: model["servers"]]}
+        setter = v1.train.replica_device_setter(cluster=v1.train.ClusterSpec(cluster), worker_device=worker)
+        place = Place(model["servers"], len(cluster["worker"]), task, lambda: v1.device(setter))
         config = session_config(len(os.sched_getaffinity(0)))
         # A worker does not wait for other workers.
         config.device_filters.extend(["/job:ps", worker])
-        self._session = v1.Session(server.target, config=config)
+        with tf.Graph().as_default() as graph:
+            build = importlib.import_module(description["module"]).build
+            self._model: Model = build(model["side"], Job(**model["job"]), place)
+            self._session = v1.Session(server.target, graph, config)
+            if task == 0:
+                self._session.run(v1.global_variables_initializer())
         self._steps = 0
 
-    def answer(self, what: str, argument: str) -> object:
-        return json.dumps(getattr(self, f"_{what}")(argument))
+    def start(self, _: str) -> None:
+        """Nothing: it has been made."""
 
-    def _start(self, _: str) -> None:
-        if self._initializer is not None:
-            self._session.run(self._initializer)
-
-    def _step(self) -> float:
-        model, self._steps = self._model, self._steps + 1
-        feed = model.feeds[self._steps % len(model.feeds)]
-        return self._session.run([model.loss, model.train], feed)[0]
-
-    def _losses(self, steps: str) -> list[float]:
+    def losses(self, steps: str) -> list[float]:
         return [float(self._step()) for _ in range(int(steps))]
 
-    def _rows(self, _: str) -> list[int]:
+    def held(self, steps: str) -> list[float]:
+        import tensorflow as tf
+
+        v1 = tf.compat.v1
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        taken = []
+        for _ in range(int(steps)):
+            metadata = v1.RunMetadata()
+            self._session.run(self._model.train, self._next_feed(), options, metadata)
+            ops = (
+                op
+                for device in metadata.step_stats.dev_stats
+                if "/job:ps" in device.device
+                for op in device.node_stats
+            )
+            taken.append(sum(op.all_end_rel_micros for op in ops if "SokGroup" in op.node_name) * 1e-3)
+        return taken
+
+    def rows(self, _: str) -> list[int]:
         return [] if self._model.rows is None else self._session.run(self._model.rows).tolist()
 
-    def _turn(self, seconds: str) -> dict[str, object]:
+    def turn(self, seconds: str) -> dict[str, object]:
         cpu, taken = time.process_time(), []
         at = time.perf_counter()
         end = at + float(seconds)
@@ -218,6 +250,13 @@ class _Worker:
             at = now
         return {"ms": taken, "cpu": time.process_time() - cpu}
 
+    def _step(self) -> float:
+        return self._session.run([self._model.loss, self._model.train], self._next_feed())[0]
+
+    def _next_feed(self) -> dict[Any, Any]:
+        self._steps += 1
+        return self._model.feeds[self._steps % len(self._model.feeds)]
+
 
 def _main(text: str, name: str, task: int) -> None:
     def make() -> Callable[[str, str], object]:
@@ -226,13 +265,20 @@ def _main(text: str, name: str, task: int) -> None:
         from bench.session_sides import session_config
 
         description = json.loads(text)
-        importlib.import_module(description["module"]).load(description["side"])
+        for side in description["sides"]:
+            importlib.import_module(description["module"]).load(side)
         config = session_config(len(os.sched_getaffinity(0)))
         server = tf.compat.v1.train.Server(description["cluster"], name, task, config=config)
         if name == "ps":
             return lambda what, argument: time.process_time()
         tf.compat.v1.disable_eager_execution()
-        return _Worker(description, server, task).answer
+        model = functools.lru_cache(maxsize=None)(functools.partial(_Worker, description, server, task))
+
+        def answer(what: str, argument: str) -> str:
+            number, _, text = argument.partition(" ")
+            return json.dumps(getattr(model(text), what)(number))
+
+        return answer
 
     processes.answer_lines(make)
     os._exit(0)  # TensorFlow's servers cannot be stopped

@@ -1,4 +1,4 @@
-"""Training steps of workers whose tables are on parameter servers, compared with other tables on servers, and ranks.
+"""Training steps of workers with tables on parameter servers, compared with other tables and with ranks.
 
 All processes are on this machine. Workers train at the same time and asynchronously; sides take turns.
 """
@@ -12,14 +12,14 @@ import itertools
 import pathlib
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bench import flags, jobs, processes, ranks, report, sides, starter, timing
 from bench.report import Goal, Result
-from bench.servers import Cluster, Model, Place, Turn
+from bench.servers import Cluster, Model, Place, Training, Turn
 from bench.timing import Timing
 
 OURS, THEIRS, NOTHING, TFRA, RANKS, STARTER = "sok", "tensorflow", "no tables", "tfra", "ranks", "starter"
@@ -58,18 +58,16 @@ def measure(point: argparse.Namespace) -> list[Result]:
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         job = job.write_ids(batches, folder / "ids")
-        clusters = {
-            side: stack.enter_context(_cluster(side, job, point, folder))
-            for side in point.sides
-            if side != RANKS and (side != TFRA or sides.can_run(TFRA, job, point.environments))
+        trainings = {
+            training.side: training
+            for cluster in _clusters(job, point, folder, stack)
+            for training in [Training(cluster, side, job) for side in cluster.sides]
         }
-        for cluster in clusters.values():
-            cluster.initialize()
-        _check(clusters)
+        _check(trainings)
         processes.say(f"{point.servers} servers, {point.workers} workers: losses agree; measuring")
         take: dict[str, Callable[[], Turn]] = {
-            side: lambda cluster=cluster: cluster.turn(point.turn_ms * 1e-3)
-            for side, cluster in clusters.items()
+            side: lambda training=training: training.turn(point.turn_ms * 1e-3)
+            for side, training in trainings.items()
         }
         if RANKS in point.sides:
             take[RANKS] = lambda: _turn_of_ranks(point, job)
@@ -78,11 +76,11 @@ def measure(point: argparse.Namespace) -> list[Result]:
         turns: dict[str, list[Turn]] = {side: [] for side in take}
         for number in range(point.rounds + 1):
             for side, one in take.items():
-                turn = one() if number > 0 or side in clusters else None
+                turn = one() if number > 0 or side in trainings else None
                 if number > 0:  # the first round warms up
                     turns[side].append(turn)
         for side, taken in turns.items():
-            rows = clusters[side].rows() if side in clusters else []
+            rows = trainings[side].rows() if side in trainings else []
             counts.update(_counts_of(side, taken, point, rows))
     question = {
         name: getattr(point, name) for name in ("servers", "workers", "features", "batch", "dim", "optimizer")
@@ -101,20 +99,26 @@ def measure(point: argparse.Namespace) -> list[Result]:
     ]
 
 
-def _cluster(side: str, job: jobs.Job, point: argparse.Namespace, folder: pathlib.Path) -> Cluster:
-    if side != TFRA:
-        return Cluster(__name__, side, job, point.servers, point.workers, folder)
-    python = sides.interpreter(TFRA, point.environments)
-    variables = processes.environment(PYTHONPATH=str(processes.BENCHMARKS), TF_USE_LEGACY_KERAS="1")
-    return Cluster(__name__, side, job, point.servers, point.workers, folder, python, variables)
+def _clusters(
+    job: jobs.Job, point: argparse.Namespace, folder: pathlib.Path, stack: contextlib.ExitStack
+) -> list[Cluster]:
+    """Starts the clusters: one for the sides that have this process's Python, and one for tfra."""
+    here = [side for side in point.sides if side not in (TFRA, RANKS)]
+    counts = (point.servers, point.workers, folder)
+    clusters = [stack.enter_context(Cluster(__name__, here, *counts))] if here else []
+    if TFRA in point.sides and sides.can_run(TFRA, job, point.environments):
+        variables = processes.environment(PYTHONPATH=str(processes.BENCHMARKS), TF_USE_LEGACY_KERAS="1")
+        python = sides.interpreter(TFRA, point.environments)
+        clusters.append(stack.enter_context(Cluster(__name__, [TFRA], *counts, python, variables)))
+    for cluster in clusters:
+        cluster.wait_until_ready()
+    return clusters
 
 
 def _turn_of_starter(point: argparse.Namespace, job: jobs.Job, turns: dict[str, list[Turn]]) -> Turn:
     # As many steps as ours has made in its turn.
     steps = max(20, max(len(of_worker) for of_worker in next(iter(turns.values()))[-1].steps))
-    return starter.turn(
-        point.starter, point.starter_checkout, job, (point.servers, point.workers), steps
-    )
+    return starter.turn(point.starter, point.starter_checkout, job, (point.servers, point.workers), steps)
 
 
 def _turn_of_ranks(point: argparse.Namespace, job: jobs.Job) -> Turn:
@@ -148,9 +152,9 @@ def measure_rank(rank: ranks.Rank) -> list[Result]:
     return [Result({}, {RANKS: timing.measure({RANKS: timing.contender(step)}, 1, calls=point.calls)[RANKS]})]
 
 
-def _check(clusters: dict[str, Cluster]) -> None:
+def _check(trainings: Mapping[str, Training]) -> None:
     """Checks that the first worker's losses agree. Without tables they are others, from the first step on."""
-    losses = {side: cluster.losses(4) for side, cluster in clusters.items()}
+    losses = {side: training.losses(4) for side, training in trainings.items()}
     for side in _CHECKED:
         if side in losses and OURS in losses:
             np.testing.assert_allclose(
@@ -193,15 +197,15 @@ def table(results: Sequence[Result]) -> str:
     lines = []
     for step, server in zip(steps, servers):
         all_cpu = {side: step.counts[f"{side}: all processors"] for side in step.timings}
-        for side, timing in step.timings.items():
+        for side, one in step.timings.items():
             on_servers = side in server.timings
             lines.append(
                 [
                     *(report.text_of(step.question[key]) for key in varied),
                     side,
-                    f"{timing.median:.1f} ({timing.minimum:.1f})",
+                    f"{one.median:.1f} ({one.minimum:.1f})",
                     "; ".join(_of_workers(step, side)),
-                    f"{timing.median_cpu:.1f}",
+                    f"{one.median_cpu:.1f}",
                     f"{server.timings[side].median:.2f}" if on_servers else "",
                     f"{all_cpu[side]:.1f}",
                     f"{step.counts[f'{side}: MB']:.2f}" if on_servers else "",
@@ -212,8 +216,24 @@ def table(results: Sequence[Result]) -> str:
                     ", ".join(f"{count:.0f}" for count in _values(step, f"{side}: rows of server ")),
                 ]
             )
-    head = [*varied, "who", "ms (min)", "each worker: median, p90", "cpu ms", "a server's cpu ms", "all cpu ms"]
-    head += ["MB", "samples/s", "/ours", "server's cpu /ours", "all cpu /ours", "rows by server"]
+    head = [
+        *varied,
+        "who",
+        "ms (min)",
+        "each worker: median, p90",
+        "cpu ms",
+        "a server's cpu ms",
+        "all cpu ms",
+    ]
+    head += [
+        "all cpu ms",
+        "MB",
+        "samples/s",
+        "/ours",
+        "server's cpu /ours",
+        "all cpu /ours",
+        "rows by server",
+    ]
     title = ", ".join(f"{key} {report.text_of(steps[0].question[key])}" for key in keys if key not in varied)
     return f"{title}\n\n{report.markdown(head, lines)}"
 
@@ -240,8 +260,9 @@ def build(side: str, job: jobs.Job, place: Place) -> Model:
 
     v1 = tf.compat.v1
     mine = job.read_ids()[place.worker :: place.workers]
-    with place.scope():
-        step = v1.train.get_or_create_global_step()
+    # Sides with the same servers have variables of their own.
+    with place.scope(), v1.variable_scope(side.replace(" ", "_")):
+        step = v1.get_variable("step", [], tf.int64, v1.zeros_initializer, trainable=False)
         ids = v1.placeholder(tf.int64, [job.features, job.batch])
         labels = v1.placeholder(tf.float32, [job.batch])
         rows, counts = _look_up(side, job, tf.unstack(ids), place.servers)
