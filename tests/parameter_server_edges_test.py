@@ -18,8 +18,8 @@ MESSAGES = sorted(
     [("worker:0", server) for server in SERVERS for _ in ("ids", "gradients")]
     + [(server, "worker:0") for server in SERVERS]
 )
-# The global step is on the first server. It is increased after all updates.
-UPDATED = [(server, "ps:0") for server in SERVERS[1:]]
+# The global step is on the first server. It is increased when each server has told the worker of its updates.
+UPDATED = [(server, "worker:0") for server in SERVERS] + [("worker:0", "ps:0")]
 
 
 def _task(device):
@@ -27,8 +27,11 @@ def _task(device):
     return f"{place.job}:{place.task}"
 
 
-def _edges(optimizer, eviction=None):
-    """The tasks that a tensor of a step is sent from and to, for each tensor."""
+def _edges(optimizer, eviction=None, variables=0):
+    """The tasks that a tensor of a step is sent from and to, for each tensor.
+
+    `variables` is the number of variables besides tables.
+    """
     with local_cluster.graph_on(len(SERVERS)) as graph:
         sok.Init(global_batch_size=8)
         step = v1.train.get_or_create_global_step()
@@ -36,6 +39,8 @@ def _edges(optimizer, eviction=None):
         tables = [sok.EmbeddingVariable(f"table_{i}", 4, eviction=eviction) for i in range(FEATURES)]
         lookups = [group.DenseLookup(*pair) for pair in zip(tables, tf.unstack(ids))]
         loss = tf.reduce_sum(tf.square(tf.concat(group.lookup_group(lookups), axis=1)))
+        weights = [v1.get_variable(f"weights_{i}", [], use_resource=True) for i in range(variables)]
+        loss += tf.add_n([tf.square(one) for one in weights]) if weights else 0.0
         train = optimizer().minimize(loss, global_step=step)
         initializer = v1.global_variables_initializer()
     options = v1.RunOptions(output_partition_graphs=True)
@@ -58,11 +63,19 @@ def test_a_step_sends_its_messages_and_nothing_else(optimizer):
     assert _edges(lambda: optimizer(0.1)) == sorted(MESSAGES + UPDATED)
 
 
+def test_a_server_tells_of_its_variables_and_tables_at_once():
+    # The setter has put the global step on the first server, and the variables on the others.
+    others = [edge for server in SERVERS[1:] for edge in ((server, "worker:0"), ("worker:0", server))]
+    edges = _edges(lambda: v1.train.AdagradOptimizer(0.1), variables=len(SERVERS) - 1)
+    assert edges == sorted(MESSAGES + UPDATED + others)
+
+
 def test_hyper_parameters_of_all_tables_are_one_tensor_to_each_server():
     edges = _edges(lambda: v1.train.AdamOptimizer(0.1))
     powers = [("ps:0", "worker:0")] * 2  # Adam's powers are variables on the first server
+    updated = [(server, "ps:0") for server in SERVERS[1:]]  # they advance after all updates
     hyper = [("worker:0", server) for server in SERVERS]
-    assert edges == sorted(MESSAGES + UPDATED + powers + hyper)
+    assert edges == sorted(MESSAGES + updated + powers + hyper)
 
 
 def test_the_global_step_is_sent_once_to_each_server():

@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 import socket
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +26,14 @@ class Turn(NamedTuple):
 
     Attributes:
       steps: Milliseconds of each step, by worker.
-      worker_cpu, server_cpu: Processor milliseconds of a step: of its worker, and of each server.
+      worker_cpu, server_cpus: Processor milliseconds of a step: of its worker, and of each server.
       megabytes: Sent through the loopback device for a step, by all programs of the machine.
       rate: Steps per second, of all workers together.
     """
 
     steps: list[list[float]]
     worker_cpu: float
-    server_cpu: float
+    server_cpus: list[float]
     megabytes: float
     rate: float
 
@@ -139,7 +138,7 @@ class Training:
         return Turn(
             [one["ms"] for one in taken],
             sum(one["cpu"] for one in taken) / count * 1e3,
-            statistics.mean(used) / count * 1e3,
+            [seconds / count * 1e3 for seconds in used],
             sent / count / 1e6,
             count / elapsed,
         )

@@ -58,8 +58,8 @@ def turn(
             for task in range(count)
         }
 
-        def wait_for(flag: str) -> float:
-            """Waits until all workers have written this flag; returns the servers' processor seconds."""
+        def wait_for(flag: str) -> list[float]:
+            """Waits until all workers have written this flag; returns each server's processor seconds."""
             end = time.monotonic() + _LIMIT_S
             while not all((shared / f"done.{port}.{flag}{worker}").exists() for worker in range(counts[1])):
                 failed = next((name for name, task in tasks.items() if task.poll()), None)
@@ -67,10 +67,10 @@ def turn(
                     log = (shared / f"{failed or 'worker0'}.log").read_text(errors="replace")
                     raise RuntimeError(f"{failed or 'worker0'} of {folder} failed:\n{log[-2000:]}")
                 time.sleep(0.01)
-            return sum(_cpu_seconds(task.pid) for name, task in tasks.items() if name.startswith("ps"))
+            return [_cpu_seconds(task.pid) for name, task in tasks.items() if name.startswith("ps")]
 
         before = wait_for("s")
-        used = wait_for("e") - before
+        used = [after - was for after, was in zip(wait_for("e"), before)]
         for worker in range(counts[1]):
             tasks[f"worker{worker}"].wait(_LIMIT_S)
         logs = "".join(path.read_text(errors="replace") for path in sorted(shared.glob("worker*.log")))
@@ -81,7 +81,7 @@ def turn(
         return servers.Turn(
             [[median] for median in medians],
             sum(cpu) / len(cpu),
-            used / counts[0] / (steps * counts[1]) * 1e3,
+            [seconds / (steps * counts[1]) * 1e3 for seconds in used],
             # What is sent while a worker makes a step, by all workers.
             sum(megabytes) / counts[1] ** 2,
             sum(1e3 / median for median in medians),

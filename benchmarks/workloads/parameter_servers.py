@@ -128,7 +128,7 @@ def _turn_of_ranks(point: argparse.Namespace, job: jobs.Job) -> Turn:
     )
     launch.batch, launch.ids, launch.batches = point.batch * size, job.ids, job.batches
     ((name, one),) = ranks.launch("parameter_servers", launch)[0].timings.items()
-    return Turn([[one.median]] * size, one.median_cpu, 0.0, 0.0, size * 1e3 / one.median)
+    return Turn([[one.median]] * size, one.median_cpu, [], 0.0, size * 1e3 / one.median)
 
 
 def measure_rank(rank: ranks.Rank) -> list[Result]:
@@ -165,7 +165,7 @@ def _check(trainings: Mapping[str, Training]) -> None:
 def _timing(what: str, turns: Sequence[Turn]) -> Timing:
     """Of a step: its medians in turns, and its worker's processor time. Of a server: its processor time."""
     if what == _SERVER:
-        used = [turn.server_cpu for turn in turns]
+        used = [statistics.mean(turn.server_cpus) for turn in turns]
         return Timing(statistics.median(used), min(used), statistics.median(used))
     medians = [statistics.median(ms for steps in turn.steps for ms in steps) for turn in turns]
     cpu = statistics.median(turn.worker_cpu for turn in turns)
@@ -183,8 +183,12 @@ def _counts_of(
     counts[f"{side}: MB"] = statistics.median(turn.megabytes for turn in turns)
     counts[f"{side}: samples/s"] = point.batch * statistics.median(turn.rate for turn in turns)
     counts[f"{side}: all processors"] = statistics.median(
-        turn.worker_cpu + point.servers * turn.server_cpu for turn in turns
+        turn.worker_cpu + sum(turn.server_cpus) for turn in turns
     )
+    for server in range(len(turns[0].server_cpus)):
+        counts[f"{side}: ms of server {server}"] = statistics.median(
+            turn.server_cpus[server] for turn in turns
+        )
     counts.update({f"{side}: rows of server {server}": float(count) for server, count in enumerate(rows)})
     return counts
 
@@ -206,7 +210,7 @@ def table(results: Sequence[Result]) -> str:
                     f"{one.median:.1f} ({one.minimum:.1f})",
                     "; ".join(_of_workers(step, side)),
                     f"{one.median_cpu:.1f}",
-                    f"{server.timings[side].median:.2f}" if on_servers else "",
+                    ", ".join(f"{ms:.2f}" for ms in _values(step, f"{side}: ms of server ")),
                     f"{all_cpu[side]:.1f}",
                     f"{step.counts[f'{side}: MB']:.2f}" if on_servers else "",
                     f"{step.counts[f'{side}: samples/s']:.0f}",

@@ -110,7 +110,7 @@ class _Measured:
     @property
     def milliseconds(self) -> float:
         """Processor time of a step on a server."""
-        return statistics.median(turn.server_cpu for turn in self._turns)
+        return statistics.median(statistics.mean(turn.server_cpus) for turn in self._turns)
 
     def result(self, question: dict[str, Any], costs: Costs) -> Result:
         servers, workers = self._counts

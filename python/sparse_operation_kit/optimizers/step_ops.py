@@ -59,17 +59,17 @@ class StepOps:
     """The update ops of one call of `apply_gradients`.
 
     Which tables of a group take part is known only at the end of the call. Until then `update` returns a
-    gate, an op that does nothing; `finish` creates the updates and makes the gate wait for them.
+    gate, an op that does nothing; `finish` creates the updates and makes the gates wait for them.
     """
 
     def __init__(self) -> None:
         self._fused: dict[tuple[GroupGradient, str], list[_TableStep]] = {}
-        self._gate: Any = None
+        self._gates: dict[str, tf.Operation] = {}  # by their devices
 
     def update(
         self, variable: tf.Variable, gradient: tf.IndexedSlices, rule: str, hyper: tf.Tensor
     ) -> tf.Operation:
-        """Returns an op that has run when the table's step is done.
+        """Returns an op. When those of all tables of the call have run, the steps are done.
 
         The arguments are those of `apply_to_table`.
         """
@@ -77,17 +77,24 @@ class StepOps:
         if found is None or not _can_be_awaited(found[0]):
             return apply_to_table(variable, gradient, rule, hyper)
         group, table = found
-        self._fused.setdefault((group, rule), []).append(_TableStep(variable, table, hyper))
-        if self._gate is None:
-            # Beside the tables: on the worker, each update would send it a tensor.
-            with table_parts.beside(variable.handles[0], variable):
-                self._gate = tf.no_op(name="tables")
-        return self._gate
+        steps = self._fused.setdefault((group, rule), [])
+        steps.append(_TableStep(variable, table, hyper))
+        # Gates are on servers in turn. TensorFlow groups what is done on a device, so each server tells the
+        # worker with one message that its variables and tables are updated.
+        handle = variable.handles[(len(steps) - 1) % len(variable.handles)]
+        if handle.device not in self._gates:
+            with table_parts.beside(handle, variable):
+                self._gates[handle.device] = tf.no_op(name="tables")
+        return self._gates[handle.device]
 
     def finish(self) -> None:
         """Creates the fused updates."""
         for (group, rule), steps in self._fused.items():
-            self._gate._add_control_inputs(_updates(group, rule, steps))
+            handles = steps[0].variable.handles
+            for handle, update in zip(handles, _updates(group, rule, steps)):
+                # A group of fewer tables than servers has no gate on some of them.
+                gate = self._gates.get(handle.device, self._gates[handles[0].device])
+                gate._add_control_inputs([update])
         self._fused = {}
 
 
