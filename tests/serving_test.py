@@ -1,6 +1,7 @@
 """Models that sok.serving exports: stock TensorFlow gives the session's numbers, without this library."""
 
 import os
+import pathlib
 import re
 
 import numpy as np
@@ -376,3 +377,90 @@ def test_frozen_graphs(tmp_path):
             found = session.run(names, given)
             assert_equal(found, values, 1e-6)
             np.testing.assert_allclose(session.run("logits:0", given), logit, rtol=1e-6)
+
+
+@pytest.mark.skipif(not hasattr(v1, "estimator"), reason="this TensorFlow has no Estimator")
+def test_estimators_export_rows_without_slots_and_exporters_stock_models(tmp_path):
+    def model_fn(features, labels, mode):
+        del labels
+        sok.Init(global_batch_size=4, seed=harness.SEED)
+        table = sok.EmbeddingVariable("items", 2)
+        rows = tf.nn.embedding_lookup(table, features["ids"])
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            size = tf.fill(tf.shape(features["ids"]), table.size())
+            return tf.estimator.EstimatorSpec(mode, predictions={"rows": rows} if stock else {"size": size})
+        loss = tf.reduce_sum(tf.square(rows - 1))
+        step = v1.train.AdamOptimizer(0.1).minimize(loss, v1.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
+
+    def input_fn():
+        return tf.data.Dataset.from_tensors({"ids": [3, 5, 8, 3]}).repeat(6)
+
+    def receiver():
+        inputs = {"ids": v1.placeholder(tf.int64, [None])}
+        return tf.estimator.export.ServingInputReceiver(inputs, inputs)
+
+    stock = True
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "model"))
+    exporters = [
+        sok.serving.Exporter(
+            tf.estimator.LatestExporter("latest", receiver, exports_to_keep=1), absent="zeros"
+        ),
+        sok.serving.Exporter(tf.estimator.FinalExporter("final", receiver), absent=2.0, row_dtype="bfloat16"),
+    ]
+    tf.estimator.train_and_evaluate(
+        estimator,
+        tf.estimator.TrainSpec(input_fn, max_steps=6),
+        tf.estimator.EvalSpec(input_fn, steps=1, exporters=exporters),
+    )
+    (latest,) = (tmp_path / "model" / "export" / "latest").iterdir()
+    (final,) = (tmp_path / "model" / "export" / "final").iterdir()
+    trained = np.stack([one["rows"] for one in estimator.predict(input_fn)][:3])
+    by_hand = sok.serving.export_saved_model(estimator, str(tmp_path / "by_hand"), receiver, absent="zeros")
+    for folder, absent, tolerance in [
+        (latest, 0.0, 0.0),
+        (pathlib.Path(by_hand.decode()), 0.0, 0.0),
+        (final, 2.0, 1e-2),
+    ]:
+        assert folder.name.isdigit()
+        found = saved_files.serve_model(folder, {"ids": [3, 5, 8, 99]}, "sparse_operation_kit")
+        rows = found["serving_default"]["rows"]
+        np.testing.assert_allclose(rows[:3], trained, rtol=tolerance)
+        np.testing.assert_array_equal(rows[3], [absent] * 2)
+    with pytest.raises(CheckpointError, match="'items': gives ids without a row random initial rows"):
+        sok.serving.export_saved_model(estimator, str(tmp_path / "none"), receiver)
+    assert not list((tmp_path / "none").iterdir())
+    # With this library's ops: the trained checkpoint has slots, the model none, and requests add no rows.
+    stock = False
+    own = pathlib.Path(estimator.export_saved_model(str(tmp_path / "own"), receiver).decode())
+    assert saved_files.entry(estimator.latest_checkpoint(), "items")["optimizer"]["name"] == "adam"
+    assert saved_files.entry(own / "variables" / "variables", "items")["optimizer"] is None
+    found = saved_files.serve_model(own, {"ids": [3, 70, 71]})["serving_default"]
+    np.testing.assert_array_equal(found["size"], [3, 3, 3])
+
+
+def test_a_graph_without_an_optimizer_restores_and_saves_no_slots(tmp_path):
+    def build(trains):
+        table = sok.EmbeddingVariable("items", 2, initializer=0.5)
+        loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, tf.range(5, dtype=tf.int64))))
+        return table, v1.train.AdamOptimizer(0.1).minimize(loss) if trains else loss, v1.train.Saver()
+
+    prefix = str(tmp_path / "model")
+    with harness.graph_and_session() as session:
+        table, step, saver = build(trains=True)
+        harness.initialize(session)
+        session.run(step)
+        saver.save(session, prefix)
+        rows = harness.table_contents(session, table)
+    assert saved_files.entry(prefix)["optimizer"]["name"] == "adam"
+    with harness.graph_and_session() as session:
+        table, _, saver = build(trains=False)
+        saver.restore(session, prefix)
+        saver.save(session, str(tmp_path / "read"))
+        harness.assert_equal_arrays(harness.table_contents(session, table), rows)
+    assert saved_files.entry(tmp_path / "read")["optimizer"] is None
+    with harness.graph_and_session() as session:
+        _, step, saver = build(trains=True)
+        saver.restore(session, prefix)
+        saver.save(session, str(tmp_path / "again"))
+    assert saved_files.entry(tmp_path / "again")["optimizer"] == saved_files.entry(prefix)["optimizer"]

@@ -63,34 +63,50 @@ def export_saved_model(
         return estimator.export_saved_model(export_dir_base, serving_input_receiver_fn, **kwargs)
 
 
-class Exporter:
-    """An exporter whose SavedModels need nothing but TensorFlow, around one of `tf.estimator`.
+def Exporter(  # noqa: N802 - to a caller it is a class, as the exporters of tf.estimator
+    exporter: Any,
+    *,
+    absent: Absent | Mapping[str, Absent] | None = None,
+    row_dtype: tf.DType = tf.float32,
+) -> Any:
+    """Returns an exporter whose SavedModels need nothing but TensorFlow, around one of `tf.estimator`.
 
     For `EvalSpec(exporters=...)`::
 
         sok.serving.Exporter(tf.estimator.BestExporter(serving_input_receiver_fn=receiver), absent="zeros")
+
+    Args:
+      exporter: The exporter that says when to export, and where.
+      absent: As in `export`.
+      row_dtype: As in `export`.
+
+    Raises:
+      ValueError: `row_dtype` is none of the possible types.
     """
+    StockOptions(absent, row_dtype)
+    return _exporter_class()(exporter, absent, row_dtype)
 
-    def __init__(
-        self,
-        exporter: Any,
-        *,
-        absent: Absent | Mapping[str, Absent] | None = None,
-        row_dtype: tf.DType = tf.float32,
-    ) -> None:
-        """Wraps an exporter; `absent` and `row_dtype` as in `sok.serving.export`."""
-        self._exporter, self._absent, self._row_dtype = exporter, absent, row_dtype
-        StockOptions(absent, row_dtype)
 
-    @property
-    def name(self) -> str:
-        """The name of the wrapped exporter, which is that of its folder."""
-        return self._exporter.name
+@functools.lru_cache(maxsize=None)
+def _exporter_class() -> type:
+    # Not at import, because this TensorFlow may have no Estimator.
+    class StockExporter(tf.compat.v1.estimator.Exporter):
+        """An exporter around another one."""
 
-    def export(self, *args: Any, **kwargs: Any) -> Any:
-        """Exports if the wrapped exporter does, with its arguments and results."""
-        with _in_stock_ops(self._absent, self._row_dtype):
-            return self._exporter.export(*args, **kwargs)
+        def __init__(self, exporter: Any, absent: Any, row_dtype: tf.DType) -> None:
+            self._exporter, self._absent, self._row_dtype = exporter, absent, row_dtype
+
+        @property
+        def name(self) -> str:
+            """The name of the wrapped exporter, which is that of its folder."""
+            return self._exporter.name
+
+        def export(self, *args: Any, **kwargs: Any) -> Any:
+            """Exports if the wrapped exporter does, with its arguments and results."""
+            with _in_stock_ops(self._absent, self._row_dtype):
+                return self._exporter.export(*args, **kwargs)
+
+    return StockExporter
 
 
 @contextlib.contextmanager
