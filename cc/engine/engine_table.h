@@ -20,8 +20,8 @@ namespace sok {
 // the ids that it owns, whichever rank looked them up, and those of replicas on rank 0. So the sums over
 // ranks equal the numbers of one process with all batches.
 //
-// Processes that are no ranks come and go, so the ranks count for them: the first rank the ids, each rank what
-// it sent and got.
+// Processes that are no ranks come and go, so the ranks count for them: the first rank the ids, each rank
+// what it sent and got.
 //
 // Thread-safe. Each number is exact, but they are not read at one moment.
 struct LookupCounts {
