@@ -133,7 +133,7 @@ def test_a_task_that_fails_is_named_and_all_others_end(tmp_path, what):
     ],
 )
 def test_the_demo_refuses_wrong_numbers(arguments, message):
-    environment = {**os.environ, "SOK_PYTHON": sys.executable}
+    environment = {**os.environ, "SOK_PYTHON": sys.executable, "SOK_HOME": "not used"}
     done = subprocess.run(["bash", str(DEMO), *arguments], stderr=subprocess.PIPE, text=True, env=environment)
     assert done.returncode == 1 and message in " ".join(done.stderr.split())
 
