@@ -397,6 +397,8 @@ def test_ragged_features_go_through_columns_of_a_scope(session, name):
 
 
 def test_the_older_name_of_the_strategy():
-    with pytest.raises(ValueError, match="strategy must be 'collective' or 'localized', not 'other'"):
+    with pytest.raises(
+        ValueError, match="strategy must be one of 'collective', 'localized', 'parameter_server', not 'other'"
+    ):
         tf.config.experimental.enable_group_embedding(fusion_type="other")
     tf.config.experimental.enable_group_embedding(fusion_type="localized")

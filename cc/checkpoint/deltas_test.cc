@@ -295,6 +295,71 @@ TEST_F(DeltasTest, DeltasOfTablesWithoutHashing) {
   EXPECT_TRUE(StateOf(MustRestore(Request(3), reference, options, 2)) == StateOf(tables));
 }
 
+TEST_F(DeltasTest, TablesWithoutOptimizersFollowAChain) {
+  for (const bool hashed : {true, false}) {
+    SCOPED_TRACE(hashed);
+    TableOptions options = Options();
+    if (hashed) {
+      options.admission.kind = Admission::Kind::kCounter;
+      options.admission.filter_freq = 3;
+    } else {
+      options.use_hashtable = false;
+      options.capacity = 100;
+    }
+    const std::vector<int64_t> keys = hashed ? SomeKeys() : std::vector<int64_t>{1, 2, 3, 30, 50, 99};
+    files_.RemoveAll();
+    std::mt19937_64 random(31);
+    const Tables tables = MakeTables(options, 2);
+    RestoreParts parts = Parts();
+    parts.optimizer = false;
+    std::string reference;
+    std::vector<Tables> followers;  // on 1, 2 and 3 ranks, which load each save, and on 2, which miss one
+    for (int n = 1; n <= 4; ++n) {
+      ASSERT_TRUE(TrainOnSome(tables, "lazy_adam", kAdam, keys, 0.4, &random).ok());
+      ASSERT_TRUE(TrainOnSome(tables, "lazy_adam", kAdam, keys, 0.4, &random).ok());
+      if (n == 3 && hashed) {
+        ASSERT_TRUE(Erase(tables[0].get(), keys).ok());
+      }
+      const SaveRequest request = Request(n, true);
+      reference = MustSave(tables, request);
+      for (const size_t f : {size_t{0}, size_t{1}, size_t{2}, size_t{3}}) {
+        const int ranks = f == 3 ? 2 : static_cast<int>(f) + 1;
+        if (n == 1) {
+          followers.push_back(Restore(request.prefix, reference, options, ranks, parts).value());
+          continue;
+        }
+        if (f == 3 && n == 2) continue;
+        const std::string since = SaveId(static_cast<uint64_t>(f == 3 && n == 3 ? 1 : n - 1));
+        const Status followed = Follow(files_, request.prefix, reference, since, followers[f]);
+        ASSERT_TRUE(followed.ok()) << followed.message();
+        const Tables restored = Restore(request.prefix, reference, options, ranks, parts).value();
+        EXPECT_TRUE(StateOf(followers[f]) == StateOf(restored)) << "save " << n << ", follower " << f;
+      }
+    }
+    const Status unknown = Follow(files_, Request(4).prefix, reference, SaveId(77), followers[0]);
+    EXPECT_EQ(unknown.code(), StatusCode::kFailedPrecondition);
+    EXPECT_NE(unknown.message().find("does not build on the save 0000000000000077"), std::string::npos)
+        << unknown.message();
+  }
+}
+
+TEST_F(DeltasTest, NothingFollowsAnIncrementOfExactAdam) {
+  std::mt19937_64 random(32);
+  const Tables tables = MakeTables(Options(), 1);
+  std::string reference;
+  for (int n = 1; n <= 2; ++n) {
+    ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.5, &random).ok());
+    reference = MustSave(tables, Request(n, true));
+  }
+  RestoreParts parts = Parts();
+  parts.optimizer = false;
+  const Tables first = Restore(Request(1).prefix, reference, Options(), 1, parts).value();
+  const Status followed = Follow(files_, Request(2).prefix, reference, SaveId(1), first);
+  EXPECT_EQ(followed.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(followed.message().find("exact Adam, which moves every row"), std::string::npos)
+      << followed.message();
+}
+
 TEST_F(DeltasTest, ACompactedChainIsAFullCheckpoint) {
   TableOptions options = Options();
   options.admission.kind = Admission::Kind::kCounter;

@@ -106,6 +106,13 @@ class TableRestore {
   // fails, or if the rows of a chain, or of another number of ranks, exceed the capacity.
   virtual Status Check() = 0;
 
+  // Leaves to Check, bytes and Apply only what came after the save `since`, one of the chain's.
+  // FailedPrecondition if it is none, or if every row changes between two saves, as with exact Adam.
+  virtual Status StartAfter(const std::string& since) = 0;
+  // Brings a table up to date that has the contents of the save given to StartAfter, and no optimizer. If it
+  // fails, the table has a part of the changes.
+  virtual Status Apply(Executor& executor, HeldTable* table) = 0;
+
   // A table of `engine` with options() and the contents of the checkpoint.
   virtual StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) = 0;
 };

@@ -31,9 +31,17 @@ class ChainRestore final : public TableRestore {
     checked_ = status.ok();
     return status;
   }
+  Status StartAfter(const std::string& since) override;
+  Status Apply(Executor& executor, HeldTable* table) override {
+    return NamedError(options_, WithinMemory([&] { return LoadChain(executor, table); }));
+  }
   StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) override;
 
  private:
+  Span<const ChainedTable> to_read() const {
+    const Span<const ChainedTable> all(chain_);
+    return all.subspan(first_, all.size() - first_);
+  }
   const Manifest& last() const { return chain_.back().manifest; }
   std::string last_path() const { return chain_.back().path; }
   int saved_ranks() const { return last().table.options.ranks; }
@@ -54,6 +62,7 @@ class ChainRestore final : public TableRestore {
   Status ReadInitialRows();
   StatusOr<PastSteps> ReadPastSteps() const;
   Status LoadAll(Executor& executor, HeldTable* fresh);
+  Status LoadChain(Executor& executor, HeldTable* table);
   Status AttachOptimizer(HeldTable* table) const;
   StatusOr<std::unique_ptr<SavedRowCatchUp>> MakeCatchUp() const;
   Status LoadCheckpoint(Executor& executor, const ChainedTable& checkpoint, const RowsToRestore& what,
@@ -64,6 +73,7 @@ class ChainRestore final : public TableRestore {
   const std::vector<ChainedTable> chain_;
   TableOptions options_;
   const RestoreParts parts_;
+  int64_t first_ = 0;         // the first of the chain to read
   bool checked_ = false;      // whether CheckAll has succeeded: Load reads the same bytes, by their checksums
   std::vector<float> hyper_;  // of the checkpoint's optimizer, in its order
 };
@@ -160,7 +170,7 @@ std::vector<int> ChainRestore::Shards() const {
 
 int64_t ChainRestore::bytes() const {
   int64_t bytes = 0;
-  for (const ChainedTable& checkpoint : chain_) {
+  for (const ChainedTable& checkpoint : to_read()) {
     for (const int shard : Shards()) {
       for (const auto& array : SourceOf(checkpoint, shard).saved().arrays)
         bytes += array.second.array.bytes();
@@ -171,7 +181,7 @@ int64_t ChainRestore::bytes() const {
 
 Status ChainRestore::CheckAll() {
   int64_t rows = 0;
-  for (const ChainedTable& checkpoint : chain_) {
+  for (const ChainedTable& checkpoint : to_read()) {
     for (const int shard : Shards()) SOK_RETURN_IF_ERROR(CheckShard(SourceOf(checkpoint, shard), &rows));
   }
   if (chain_.size() == 1 && options_.use_hashtable && options_.capacity > 0 && rows > options_.capacity) {
@@ -249,12 +259,31 @@ StatusOr<std::shared_ptr<EngineTable>> ChainRestore::Load(const EngineContext& c
   return made;
 }
 
-Status ChainRestore::LoadAll(Executor& executor, HeldTable* fresh) {
-  if (parts_.counts) {
-    SOK_RETURN_IF_ERROR(fresh->RestoreClock({last().steps, last().uses, last().table.counts_global_steps}));
+Status ChainRestore::StartAfter(const std::string& since) {
+  const auto found = std::find_if(chain_.begin(), chain_.end(),
+                                  [&](const ChainedTable& checkpoint) { return checkpoint.id == since; });
+  if (found == chain_.end()) {
+    return FailedPrecondition("Embedding variable '", options_.name, "': '", last_path(),
+                              "' does not build on the save ", since);
   }
+  if (lags()) {
+    return FailedPrecondition("Embedding variable '", options_.name, "': '", last_path(),
+                              "' is an increment of exact Adam, which moves every row");
+  }
+  first_ = found - chain_.begin() + 1;
+  return OkStatus();
+}
+
+Status ChainRestore::LoadAll(Executor& executor, HeldTable* fresh) {
   SOK_RETURN_IF_ERROR(AttachOptimizer(fresh));
-  const bool is_trained = fresh->state().optimizer.has_value();
+  return LoadChain(executor, fresh);
+}
+
+Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
+  if (parts_.counts) {
+    SOK_RETURN_IF_ERROR(table->RestoreClock({last().steps, last().uses, last().table.counts_global_steps}));
+  }
+  const bool is_trained = table->state().optimizer.has_value();
   RowsToRestore what;
   what.counts = parts_.counts;
   what.checked = checked_;
@@ -269,10 +298,10 @@ Status ChainRestore::LoadAll(Executor& executor, HeldTable* fresh) {
     what.catch_up = catch_up.get();
   }
   int64_t rows = 0;
-  for (const ChainedTable& checkpoint : chain_) {
-    SOK_RETURN_IF_ERROR(LoadCheckpoint(executor, checkpoint, what, fresh, &rows));
+  for (const ChainedTable& checkpoint : to_read()) {
+    SOK_RETURN_IF_ERROR(LoadCheckpoint(executor, checkpoint, what, table, &rows));
   }
-  return CheckSize(fresh->state().rows, rows);
+  return CheckSize(table->state().rows, rows);
 }
 
 Status ChainRestore::LoadCheckpoint(Executor& executor, const ChainedTable& checkpoint,

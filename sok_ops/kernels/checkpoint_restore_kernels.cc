@@ -1,4 +1,6 @@
 // Kernels that restore tables from checkpoints.
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -67,6 +69,78 @@ class CheckCheckpointOp : public tf::OpKernel {
 REGISTER_KERNEL_BUILDER(Name("SokCheckCheckpoint").Device(tf::DEVICE_CPU), CheckCheckpointOp);
 SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "optimizers", "counts", "code",
                "message", "checked");
+
+class FollowCheckpointOp : public tf::OpKernel {
+ public:
+  explicit FollowCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
+    OP_REQUIRES(
+        construction, names_.size() == static_cast<size_t>(num_tables_),
+        tf::errors::InvalidArgument("`names` has ", names_.size(), " names for ", num_tables_, " tables"));
+  }
+
+  void Compute(tf::OpKernelContext* context) override { OP_REQUIRES_OK(context, Run(context)); }
+
+ private:
+  struct Followed {
+    TableRef ref;
+    std::unique_ptr<TableRestore> changes;
+  };
+
+  tf::Status Run(tf::OpKernelContext* context) {
+    tf::tstring prefix;
+    tf::tstring since;
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_, "prefix", &prefix));
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 1, "since", &since));
+    RestoreParts parts;
+    parts.optimizer = false;
+    OpenedCheckpoints opened(PosixFiles());
+    std::vector<Followed> tables(static_cast<size_t>(num_tables_));
+    for (int i = 0; i < num_tables_; ++i) {
+      Followed& one = tables[static_cast<size_t>(i)];
+      TF_RETURN_IF_ERROR(LookupTable(context, i, &one.ref));
+      auto changes = TableRestore::Open(opened, prefix, names_[static_cast<size_t>(i)],
+                                        one.ref.table->options(), parts);
+      TF_RETURN_IF_ERROR(ToTf(changes.status()));
+      one.changes = std::move(changes.value());
+      TF_RETURN_IF_ERROR(ToTf(one.changes->StartAfter(since)));
+      TF_RETURN_IF_ERROR(ToTf(one.changes->Check()));
+    }
+    // The order in which lookups of groups lock their tables: see TableLocks.
+    std::sort(tables.begin(), tables.end(), [](const Followed& one, const Followed& other) {
+      return std::less<>()(one.ref.table.get(), other.ref.table.get());
+    });
+    return Apply(context, tables);
+  }
+
+  static tf::Status Apply(tf::OpKernelContext* context, std::vector<Followed>& tables) {
+    const TfEngineContext call(context);
+    std::vector<std::unique_ptr<HeldTable>> held;
+    for (const Followed& one : tables) {
+      auto table = one.ref.table->Hold(*call);
+      TF_RETURN_IF_ERROR(ToTf(table.status()));
+      if (table.value()->state().optimizer.has_value()) {
+        return tf::errors::FailedPrecondition("Embedding variable '", one.ref.table->options().name,
+                                              "' is trained in this session, and cannot follow a checkpoint");
+      }
+      held.push_back(std::move(table.value()));
+    }
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const Status applied = tables[i].changes->Apply((*call).executor, held[i].get());
+      if (applied.ok()) continue;
+      // What was verified could not be read again: the tables have a part of the changes.
+      for (const Followed& one : tables) one.ref.resource->Lose(applied.message());
+      return ToTf(applied);
+    }
+    return tf::Status();
+  }
+
+  int num_tables_;
+  std::vector<std::string> names_;  // of the tables in the checkpoint
+};
+REGISTER_KERNEL_BUILDER(Name("SokFollowCheckpoint").Device(tf::DEVICE_CPU), FollowCheckpointOp);
+SOK_GPU_KERNEL(FollowCheckpointOp, "SokFollowCheckpoint", "handles", "prefix", "since");
 
 class LoadCheckpointOp : public tf::OpKernel {
  public:

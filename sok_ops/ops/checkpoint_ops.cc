@@ -100,6 +100,20 @@ REGISTER_OP("SokLoadCheckpoint")
     .SetShapeFn(ScalarShapes)
     .Doc("Replaces the contents of the tables by the checkpoints that SokCheckCheckpoint verified.");
 
+REGISTER_OP("SokFollowCheckpoint")
+    .Input("handles: num_tables * resource")
+    .Input("prefix: string")
+    .Input("since: string")
+    .Attr("num_tables: int >= 1")
+    .Attr("names: list(string)")
+    .SetIsStateful()
+    .SetShapeFn(shape::NoOutputs)
+    .Doc(R"(Brings tables up to date that have the contents of an earlier save of a checkpoint's chain.
+Verifies the changes of all tables first. Lookups wait while the rows change, and see all changes or none.
+prefix: of the checkpoint.
+since: the id of the save that the tables have.
+names: the tables' names in the checkpoint.)");
+
 REGISTER_OP("SokTrackChanges")
     .Input("handles: num_tables * resource")
     .Attr("num_tables: int >= 1")

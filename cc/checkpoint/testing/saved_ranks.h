@@ -291,6 +291,25 @@ inline StatusOr<Tables> Restore(Files& files, const std::string& prefix, const s
   return tables;
 }
 
+// Brings tables, of all ranks, from the contents of the save `since` to those of a checkpoint.
+inline Status Follow(Files& files, const std::string& prefix, const std::string& name,
+                     const std::string& since, const Tables& tables) {
+  InlineExecutor executor;
+  OpenedCheckpoints opened(files);
+  RestoreParts parts;
+  parts.optimizer = false;
+  for (const auto& table : tables) {
+    auto changes = TableRestore::Open(opened, prefix, name, table->options(), parts);
+    SOK_RETURN_IF_ERROR(changes.status());
+    SOK_RETURN_IF_ERROR(changes.value()->StartAfter(since));
+    SOK_RETURN_IF_ERROR(changes.value()->Check());
+    const auto held = table->Hold(ContextOn(executor));
+    SOK_RETURN_IF_ERROR(held.status());
+    SOK_RETURN_IF_ERROR(changes.value()->Apply(executor, held.value().get()));
+  }
+  return OkStatus();
+}
+
 // The id of the n-th save.
 inline std::string SaveId(uint64_t n) {
   std::string id = std::to_string(n);

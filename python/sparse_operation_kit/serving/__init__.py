@@ -16,9 +16,10 @@ from sparse_operation_kit.checkpoint import exporting
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.serving import stock_models, table_models, table_models_sok
 from sparse_operation_kit.serving.estimators import Exporter, export_saved_model
+from sparse_operation_kit.serving.follower import Follower
 from sparse_operation_kit.serving.session_exports import export, freeze
 
-__all__ = ["Exporter", "export", "export_saved_model", "freeze"]
+__all__ = ["Exporter", "Follower", "export", "export_saved_model", "freeze"]
 
 
 def _without_errors_of_tensorflow(write: Callable[..., None]) -> Callable[..., None]:

@@ -75,7 +75,8 @@ def export(
     # Beside the folder, because all ranks must see it.
     with together.ending(session), _removed_after(to.with_name(f"{to.name}.sok-tables")) as beside:
         prefix = beside / "model"
-        saver.save(session, str(prefix), write_meta_graph=False, write_state=False)
+        with graph.as_default():
+            saver.save(session, str(prefix), write_meta_graph=False, write_state=False)
         if communicator().rank == 0:
             assets = [one.name for one in graph.get_collection(tf.compat.v1.GraphKeys.ASSET_FILEPATHS)]
             into_new_folder(to, lambda new: write_stock_model(given, prefix, new, options, assets))
@@ -119,7 +120,8 @@ def freeze(
         saver = tf.compat.v1.train.Saver(tables)
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "model")
-        saver.save(session, prefix, write_meta_graph=False, write_state=False)
+        with session.graph.as_default():
+            saver.save(session, prefix, write_meta_graph=False, write_state=False)
         checkpoint = open_checkpoint(prefix)
 
         def table_named(name: str) -> StockTable:
