@@ -31,6 +31,8 @@ machine       parts   --part update,cores
 lookup_and_step    lookup_and_step
 feature_columns    feature_columns
 lookups_over_ranks lookups_over_ranks
+parameter_servers  parameter_servers --sides sok,tensorflow,tfra,ranks
+server_costs       server_costs
 lookup_prefetch    lookup_prefetch
 instructions       instructions"
 

@@ -30,7 +30,7 @@ TINY = {
     "parts": "--ids 64 --distinct 99 --keys 50 --dim 4 --table_mb 0.01 --rounds 1 --id_zipf 1 --hand_overs 9",
     "peers": f"{_TABLES} --batches 2",
     "rows_or_sums": "--features 2 --batch 1024 --rows 100000 --dim 16 --rounds 1 --calls 1",
-    "server_costs": f"{_SERVERS} --servers 1,2 --workers 1",
+    "server_costs": f"{_SERVERS} --servers 1 --workers 1",
     "synthetic_models": "--scale 100000 --batch 12 --batches 2 --rounds 1 --calls 1 --models dlrm",
     "trainer": "--rounds 1 --turn_ms 50 --samples 300 --batch_size 32 --dim 4 --hidden 8 --tensorflow_rows 9",
 }

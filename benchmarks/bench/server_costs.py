@@ -16,7 +16,7 @@ _WORD, _HEADER, _PER_TABLE, _FLOAT = 8, 4, 4, 4
 MESSAGES = 3
 # The most of a server's link, processors or locks that a job may use. Above it, waiting dominates.
 _USABLE = 0.7
-_MOST_SERVERS = 4096
+MOST_SERVERS = 1000
 
 
 class Load(NamedTuple):
@@ -99,7 +99,7 @@ def servers_needed(used: Callable[[int], dict[str, float]]) -> tuple[int | None,
     Returns:
       The number, None if more servers do not help, and what is used most.
     """
-    for number in range(1, _MOST_SERVERS + 1):
+    for number in range(1, MOST_SERVERS + 1):
         shares = used(number)
         if max(shares.values()) <= _USABLE:
             # What one server less would have too much of.

@@ -220,24 +220,9 @@ def table(results: Sequence[Result]) -> str:
                     ", ".join(f"{count:.0f}" for count in _values(step, f"{side}: rows of server ")),
                 ]
             )
-    head = [
-        *varied,
-        "who",
-        "ms (min)",
-        "each worker: median, p90",
-        "cpu ms",
-        "a server's cpu ms",
-        "all cpu ms",
-    ]
-    head += [
-        "all cpu ms",
-        "MB",
-        "samples/s",
-        "/ours",
-        "server's cpu /ours",
-        "all cpu /ours",
-        "rows by server",
-    ]
+    head = [*varied, "who", "ms (min)", "each worker: median, p90", "cpu ms", "cpu ms of servers"]
+    head += ["cpu ms of all", "MB", "samples/s", "/ours", "servers' cpu /ours", "all cpu /ours"]
+    head.append("rows by server")
     title = ", ".join(f"{key} {report.text_of(steps[0].question[key])}" for key in keys if key not in varied)
     return f"{title}\n\n{report.markdown(head, lines)}"
 

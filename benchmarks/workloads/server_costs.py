@@ -30,11 +30,11 @@ FLAGS = {
     **dict(batches=10, rounds=5, seed=1),
     "turn_ms": flags.Flag(flags.number(float, 1e-9), "length of a turn in a round", 500.0),
     "jobs": flags.Flag(flags.number(), "workers of the jobs whose servers are counted", (10, 100, 1000)),
-    "steps": flags.Flag(flags.number(float, 1e-9), "steps a second of each of their workers", 10.0),
+    "steps": flags.Flag(flags.number(float, 1e-9), "steps a second of each of their workers", (10.0, 2.5)),
     "cores": flags.Flag(flags.number(), "cores of each of their servers", 8),
     "gbit": flags.Flag(flags.number(float, 1e-9), "Gbit/s of their servers' links, in each direction", 10.0),
 }
-TOGETHER = ("servers", "workers", "jobs")
+TOGETHER = ("servers", "workers", "jobs", "steps")
 _SIDE = "sok"
 _HELD_STEPS = 9
 _CHECK, _COSTS, _JOB = "a step on a server", "costs", "servers of a job"
@@ -67,7 +67,21 @@ def measure(point: argparse.Namespace) -> list[Result]:
     for what, costs in (("processor", processor), ("locks", locked)):
         per_step = dataclasses.asdict(costs)
         results.append(Result({**question, "what": _COSTS, "of": what}, {}, "", per_step))
-    return results + [_of_job(point, question, workers, job, processor, locked) for workers in point.jobs]
+    unique = jobs.unique_per_step(job.make_batches())
+    server = Server(point.cores, point.gbit * 1e9)
+    for steps in point.steps:
+        for workers in point.jobs:
+
+            def used(servers: int, rate: float = workers * steps) -> dict[str, float]:
+                return server_costs.usage(_load(job, unique, servers), rate, processor, locked, server)
+
+            number, most = server_costs.servers_needed(used)
+            asked = {**question, "what": _JOB, "workers": workers, "steps": steps, "most": most}
+            asked.update(cores=point.cores, gbit=point.gbit)
+            results.append(
+                Result(asked, {}, "", {"servers": number or 0, **used(number or server_costs.MOST_SERVERS)})
+            )
+    return results
 
 
 def _to_fit(job: jobs.Job) -> list[jobs.Job]:
@@ -95,7 +109,7 @@ class _Measured:
         self, cluster: Cluster, ids: pathlib.Path, job: jobs.Job, servers: int = 1, workers: int = 1
     ) -> None:
         batches = job.make_batches()
-        self.load = load_of(job, batches, servers)
+        self.load = _load(job, jobs.unique_per_step(batches), servers)
         job = job.write_ids(batches, ids)
         self.training = Training(cluster, _SIDE, job, servers, workers)
         self.training.losses(job.batches)  # makes all rows
@@ -123,31 +137,9 @@ class _Measured:
         return Result({**question, "what": _CHECK, "servers": servers, "workers": workers}, {}, "", counts)
 
 
-def load_of(job: jobs.Job, batches: Sequence[jobs.Batch], servers: int) -> Load:
-    """What a step asks of each of so many servers, on average."""
-    return Load(job.features, job.dim, jobs.unique_per_step(list(batches)) / servers)
-
-
-def _of_job(
-    point: argparse.Namespace,
-    question: dict[str, Any],
-    workers: int,
-    job: jobs.Job,
-    processor: Costs,
-    locked: Costs,
-) -> Result:
-    batches = job.make_batches()
-    server = Server(point.cores, point.gbit * 1e9)
-
-    def used(servers: int) -> dict[str, float]:
-        load = load_of(job, batches, servers)
-        return server_costs.usage(load, workers * point.steps, processor, locked, server)
-
-    number, bound = server_costs.servers_needed(used)
-    shares = used(number or 1)
-    asked = {**question, "what": _JOB, "workers": workers, "bound": bound}
-    asked.update({name: getattr(point, name) for name in ("steps", "cores", "gbit")})
-    return Result(asked, {}, "", {"servers": number or 0, **shares})
+def _load(job: jobs.Job, unique: float, servers: int) -> Load:
+    """What a step that has so many distinct ids asks of each of so many servers, on average."""
+    return Load(job.features, job.dim, unique / servers)
 
 
 def build(side: str, job: jobs.Job, place: Place) -> Model:
@@ -218,12 +210,12 @@ def table(results: Sequence[Result]) -> str:
                 of_steps,
             ),
             report.markdown(
-                ["workers", "servers", "bound by", "network", "processor", "locks"],
+                ["workers", "steps/s of each", "servers", "uses most", "network", "processor", "locks"],
                 [
                     [
-                        str(result.question["workers"]),
+                        *(report.text_of(result.question[name]) for name in ("workers", "steps")),
                         f"{result.counts['servers'] or 'none is enough'}",
-                        result.question["bound"],
+                        result.question["most"],
                         *(f"{result.counts[name]:.0%}" for name in ("network", "processor", "locks")),
                     ]
                     for result in results
