@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from bench import servers
 from bench.jobs import Job
 
-DIM, OPTIMIZER = 16, "adagrad"  # its only ones
+DIM, OPTIMIZER, ZIPF = 16, "adagrad", 1.05  # its only ones
 _UNTIMED = 10  # steps of a worker before those that it times
 _LIMIT_S = 300
 _PRINTED = re.compile(
@@ -34,8 +34,7 @@ def turn(
     Args:
       folder: The folder of the programs.
       checkout: The built checkout.
-      job: Tables of dim DIM, and the ids of a step. The programs draw ids of their own, of the same
-        distribution with Zipf's exponent 1.05.
+      job: Tables and ids, with DIM, OPTIMIZER and ZIPF. The programs draw ids of their own.
       counts: The numbers of servers and workers.
       steps: Of each worker.
 

@@ -48,6 +48,8 @@ _GOALS = {THEIRS: (1.5, 2.0), STARTER: (1.0, 1.0)}
 
 def measure(point: argparse.Namespace) -> list[Result]:
     """Measures one set of tables, servers and workers."""
+    if point.starter is not None:
+        _check_starter(point)
     # Ranks are as many as servers and workers.
     job = jobs.Job.of(point, batches=point.batches * (point.servers + point.workers))
     batches = job.make_batches()
@@ -97,6 +99,14 @@ def measure(point: argparse.Namespace) -> list[Result]:
         )
         for number, what in enumerate((_STEP, _SERVER))
     ]
+
+
+def _check_starter(point: argparse.Namespace) -> None:
+    if point.starter_checkout is None:
+        raise SystemExit("--starter needs --starter_checkout, the built checkout that its programs run with.")
+    given, known = (point.dim, point.optimizer, point.zipf), (starter.DIM, starter.OPTIMIZER, starter.ZIPF)
+    if given != known:
+        raise SystemExit(f"--starter has dim, optimizer and zipf {known}, not {given}.")
 
 
 def _clusters(
