@@ -18,7 +18,7 @@ from sparse_operation_kit.compat.internals import (
     variable_pb2,
 )
 from sparse_operation_kit.serving.stock_graph import StockGraph
-from sparse_operation_kit.serving.stock_tables import StockOptions, StockTable, write_model
+from sparse_operation_kit.serving.stock_tables import StockOptions, StockTable, session_on_host, write_model
 
 _GRAPH = "saved_model.pb"
 _VARIABLES = Path("variables", "variables")
@@ -83,7 +83,7 @@ def write_stock_model(
     init_op = _init_op(given)
     part.add(init_op)
     definitions = _variables(part, given)
-    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+    with tf.Graph().as_default() as graph, session_on_host() as session:
         tf.import_graph_def(part.definition(), name="")
         variables = _made(definitions)
         if variables:

@@ -234,6 +234,11 @@ class StockTable:
         return tf.math.floormod(ids, len(self._absent_rows)) + self._first_absent
 
 
+def session_on_host() -> tf.compat.v1.Session:
+    """Returns a session without GPUs, whose memory a model that is only written must not take."""
+    return tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"GPU": 0}))
+
+
 def write_model(
     session: tf.compat.v1.Session,
     folder: Path,

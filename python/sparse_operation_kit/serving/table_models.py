@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.serving.stock_tables import StockOptions, StockTable, write_model
+from sparse_operation_kit.serving.stock_tables import StockOptions, StockTable, session_on_host, write_model
 
 
 def write_saved_model(tables: Sequence[Table], folder: Path, **options: Any) -> None:
@@ -24,7 +24,7 @@ def write_saved_model(tables: Sequence[Table], folder: Path, **options: Any) -> 
       **options: The fields of `StockOptions`.
     """
     chosen = StockOptions(**options)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), session_on_host() as session:
         signatures: dict[str, Any] = {}
         made = [StockTable(table, chosen) for table in tables]
         for table, stock in zip(tables, made):
