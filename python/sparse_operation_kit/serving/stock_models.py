@@ -139,7 +139,8 @@ def _names(info: Any) -> Iterator[str]:
 def _init_op(given: Any) -> list[str]:
     """Returns the name of a model's init op in a list; an empty one without an init op."""
     if _INIT_OP in given.signature_def:
-        return [given.signature_def[_INIT_OP].outputs[_INIT_OP].name]
+        infos = dict(given.signature_def[_INIT_OP].outputs)
+        return [infos[_INIT_OP].name]
     for key in _INIT_OP_COLLECTIONS:
         if key in given.collection_def:
             return list(given.collection_def[key].node_list.value)
