@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 import feature_column_sets
+import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
@@ -197,6 +198,32 @@ def test_ids_without_a_row_read_as_the_export_says(tmp_path):
         found = saved_files.serve_model(tmp_path / name, {"ids": [7, 5]}, "sparse_operation_kit")
         for table, row in zip(("one", "two", "three"), absent):
             np.testing.assert_array_equal(found["serving_default"][table], [row, rows[table][0]])
+
+
+# Runs TensorFlow's command line for SavedModels, with its arguments.
+_COMMAND_LINE = """
+import sys
+sys.modules["sparse_operation_kit"] = None
+from tensorflow.python.tools import saved_model_cli
+sys.exit(saved_model_cli.main())
+"""
+
+
+def test_tensorflows_command_line_and_older_versions_take_the_model(tmp_path):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("items", 2, initializer=0.5)
+        ids = v1.placeholder(tf.int64, [None], "ids")
+        kernel = v1.get_variable("kernel", [2, 1], initializer=v1.ones_initializer())
+        logits = tf.nn.embedding_lookup(table, ids) @ kernel
+        harness.initialize(session)
+        sok.serving.export(session, tmp_path / "model", {"ids": ids}, {"logits": logits})
+    chosen = ["--dir", str(tmp_path / "model"), "--tag_set", "serve", "--signature_def", "serving_default"]
+    result = forked.run_code(_COMMAND_LINE, "run", *chosen, "--input_exprs", "ids=[7, 8]", timeout=120)
+    assert re.search(r"\[\[1\.\]\s*\[1\.\]\]", result.stdout), result.stdout + result.stderr
+    # 1.15 loads what 2.15 exports: see docs/serving.md. It does not know this attribute.
+    model = saved_model_pb2.SavedModel.FromString((tmp_path / "model" / "saved_model.pb").read_bytes())
+    nodes = model.meta_graphs[0].graph_def.node
+    assert nodes and not [node.name for node in nodes if "debug_name" in node.attr]
 
 
 def test_what_has_no_counterpart_is_refused(tmp_path):

@@ -18,9 +18,14 @@ from sparse_operation_kit.compat.internals import (
     variable_pb2,
 )
 from sparse_operation_kit.serving.stock_graph import StockGraph
-from sparse_operation_kit.serving.stock_tables import StockOptions, StockTable, session_on_host, write_model
+from sparse_operation_kit.serving.stock_tables import (
+    MODEL_FILE,
+    StockOptions,
+    StockTable,
+    session_on_host,
+    write_model,
+)
 
-_GRAPH = "saved_model.pb"
 _VARIABLES = Path("variables", "variables")
 # Folders of files that the graph reads, and of those that only servers read.
 _ASSETS = ("assets", "assets.extra")
@@ -98,11 +103,11 @@ def write_stock_model(
 def _graph_for_serving(folder: Path) -> Any:
     model = saved_model_pb2.SavedModel()
     try:
-        model.ParseFromString((folder / _GRAPH).read_bytes())
+        model.ParseFromString((folder / MODEL_FILE).read_bytes())
     except OSError as error:
         raise CheckpointError(folder, f"cannot be read as a SavedModel: {error}") from None
     except Exception:  # protobuf's DecodeError, whose module differs between its versions
-        raise CheckpointError(folder / _GRAPH, "is damaged, or no SavedModel") from None
+        raise CheckpointError(folder / MODEL_FILE, "is damaged, or no SavedModel") from None
     found = [one for one in model.meta_graphs if tf.saved_model.SERVING in one.meta_info_def.tags]
     if len(found) != 1:
         tags = [list(one.meta_info_def.tags) for one in model.meta_graphs]
@@ -178,6 +183,6 @@ def _add_assets(folder: Path, to: Path, assets: Sequence[Any]) -> None:
     for name in _ASSETS:
         if (folder / name).is_dir():
             shutil.copytree(folder / name, to / name)
-    model = saved_model_pb2.SavedModel.FromString((to / _GRAPH).read_bytes())
+    model = saved_model_pb2.SavedModel.FromString((to / MODEL_FILE).read_bytes())
     model.meta_graphs[0].asset_file_def.extend(assets)
-    (to / _GRAPH).write_bytes(model.SerializeToString(deterministic=True))
+    (to / MODEL_FILE).write_bytes(model.SerializeToString(deterministic=True))

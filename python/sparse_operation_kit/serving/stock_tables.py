@@ -19,12 +19,14 @@ import tensorflow as tf
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.rows import row_blocks
-from sparse_operation_kit.compat.internals import resource_variable_ops
+from sparse_operation_kit.compat.internals import resource_variable_ops, saved_model_pb2
 
 _log = logging.getLogger(__name__)
 
 # What ids without a row read as: "zeros", the value of every column, or a row.
 Absent = Union[str, float, Sequence[float]]
+# The file of a SavedModel's graphs.
+MODEL_FILE = "saved_model.pb"
 ROW_DTYPES = (tf.float32, tf.float16, tf.bfloat16, tf.int8)
 _LARGEST_INT8 = 127.0
 # The largest table that is constants: a graph's file can have 2 GB.
@@ -278,6 +280,16 @@ def write_model(
         saver=tf.compat.v1.train.Saver(saved) if saved else None,
     )
     builder.save()
+    _make_readable_by_older_versions(folder / MODEL_FILE)
+
+
+def _make_readable_by_older_versions(path: Path) -> None:
+    """Removes names of variables for debuggers, which older versions of TensorFlow do not know."""
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for meta_graph in model.meta_graphs:
+        for node in meta_graph.graph_def.node:
+            node.attr.pop("debug_name", None)
+    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def _absent_rows(table: Table, absent: Any) -> np.ndarray:
