@@ -85,6 +85,7 @@ _ASKS_FIRST = {
     "compat/__init__.py": ["tf.keras.optimizers.legacy", "tf.keras.layers", "tf.keras.backend"],
     "compat/dispatch.py": ["tf.experimental.dispatch_for_api", "tf.experimental.unregister_dispatch_for"],
     "deeprec/collective_estimator.py": ["tf.compat.v1.estimator"],
+    "serving/estimators.py": ["tf.compat.v1.estimator"],
     "dist_model_parallel/keras.py": ["tf.compat.v1.keras"],
     "compat/internals.py": ["tf.keras.mixed_precision", "handle_data_util."],
 }

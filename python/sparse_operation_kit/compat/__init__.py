@@ -138,3 +138,9 @@ def dense_features_layers() -> list[type]:
     if keras is None:
         return []
     return [next(cls for cls in keras.layers.DenseFeatures.__mro__ if "call" in vars(cls))]
+
+
+def require_estimator() -> None:
+    """Raises RuntimeError if this TensorFlow has no Estimator."""
+    if not hasattr(tf.compat.v1, "estimator"):
+        raise RuntimeError(f"TensorFlow {tf.__version__} has no Estimator; its last version with one is 2.15")

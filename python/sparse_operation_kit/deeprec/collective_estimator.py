@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit import compat
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.group import reading_only
 from sparse_operation_kit.ranks.communicator import alone, communicator
@@ -22,8 +23,7 @@ _UNUSED = ("train_drop_remainder", "eval_drop_remainder", "predict_drop_remainde
 
 def make_estimator(strategy: Any, model_fn: Callable, **kwargs: Any) -> Any:
     """Returns the Estimator of `CollectiveStrategy.estimator`."""
-    if not hasattr(tf.compat.v1, "estimator"):
-        raise RuntimeError(f"TensorFlow {tf.__version__} has no Estimator; its last version with one is 2.15")
+    compat.require_estimator()
     for name in _UNUSED:
         kwargs.pop(name, None)
     return _estimator_class()(strategy, model_fn, **kwargs)

@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit import compat
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.checkpoint import reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
@@ -82,7 +83,9 @@ def Exporter(  # noqa: N802 - to a caller it is a class, as the exporters of tf.
 
     Raises:
       ValueError: `row_dtype` is none of the possible types.
+      RuntimeError: This TensorFlow version has no Estimator.
     """
+    compat.require_estimator()
     StockOptions(absent, row_dtype)
     return _exporter_class()(exporter, absent, row_dtype)
 
