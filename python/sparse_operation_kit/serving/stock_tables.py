@@ -24,7 +24,7 @@ from sparse_operation_kit.compat.internals import resource_variable_ops, saved_m
 _log = logging.getLogger(__name__)
 
 # What ids without a row read as: "zeros", the value of every column, or a row.
-Absent = Union[str, float, Sequence[float]]
+Absent = Union[str, float, "Sequence[float]"]
 # The file of a SavedModel's graphs.
 MODEL_FILE = "saved_model.pb"
 ROW_DTYPES = (tf.float32, tf.float16, tf.bfloat16, tf.int8)
