@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.ops import control_flow_util
 
 import feature_column_sets
 import forked
@@ -231,16 +232,52 @@ def test_what_has_no_counterpart_is_refused(tmp_path):
         table = sok.EmbeddingVariable("items", 2, initializer=0.5)
         ids = v1.placeholder(tf.int64, [None], "ids")
         rows = tf.nn.embedding_lookup(table, ids)
+        with_functions = control_flow_util.EnableControlFlowV2(session.graph)
         branch = tf.cond(tf.size(ids) > 1, lambda: tf.nn.embedding_lookup(table, ids + 1), lambda: rows)
         size = tf.cast(table.size(), tf.float32) + rows
         harness.initialize(session)
+        refused = "calls a function with the op SokGroupLookup.*Look the rows up outside"
         for output, error in [
-            (branch, "calls a function with the op SokGroupLookup.*Look the rows up outside"),
+            *[(branch, refused)] * with_functions,
             (size, "depends on '.*', an op SokTableS.* of this library"),
         ]:
             with pytest.raises(ValueError, match=error):
                 sok.serving.export(session, tmp_path / "model", {"ids": ids}, {"output": output})
     assert not os.listdir(tmp_path)
+
+
+def test_branches_and_loops_that_are_no_functions(tmp_path):
+    """A branch may look rows up; a loop may not."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("items", 2, initializer=0.5)
+        ids = v1.placeholder(tf.int64, [None], "ids")
+        rows = tf.nn.embedding_lookup(table, ids)
+        is_on = control_flow_util.ENABLE_CONTROL_FLOW_V2
+        v1.disable_control_flow_v2()
+        try:
+            branch = tf.cond(
+                tf.size(ids) > 1,
+                lambda: 2 * tf.nn.embedding_lookup(table, ids + 1),
+                lambda: tf.identity(rows),
+            )
+            loop = tf.while_loop(
+                lambda i, total: i < 3,
+                lambda i, total: (i + 1, total + tf.nn.embedding_lookup(table, ids + i)),
+                [tf.constant(0, tf.int64), rows],
+            )[1]
+        finally:
+            if is_on:
+                v1.enable_control_flow_v2()
+        step = v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows * [[1.0], [2.0], [3.0]]))
+        harness.initialize(session)
+        session.run(step, {ids: [1, 2, 3]})
+        wanted = [session.run(branch, {ids: given}) for given in ([1, 2], [3])]
+        sok.serving.export(session, tmp_path / "model", {"ids": ids}, {"branch": branch})
+        with pytest.raises(ValueError, match="is a lookup in a loop"):
+            sok.serving.export(session, tmp_path / "loop", {"ids": ids}, {"loop": loop})
+    for given, value in zip(([1, 2], [3]), wanted):
+        found = saved_files.serve_model(tmp_path / "model", {"ids": given}, "sparse_operation_kit")
+        np.testing.assert_array_equal(found["serving_default"]["branch"], value)
 
 
 def named_feeds(inputs, feed):

@@ -226,8 +226,9 @@ class StockTable:
     def _search(self, ids: tf.Tensor) -> tf.Tensor:
         """Finds ids among the keys by binary search, 1 id a step."""
         keys = tf.constant(self._keys, name="keys")
-        flat = tf.reshape(ids, [-1])
-        numbers = tf.minimum(tf.searchsorted(keys, flat, out_type=tf.int64), len(self._keys) - 1)
+        # One more id, because version 1.15 refuses to search for none.
+        flat = tf.concat([tf.reshape(ids, [-1]), [0]], 0)
+        numbers = tf.minimum(tf.searchsorted(keys, flat, out_type=tf.int64)[:-1], len(self._keys) - 1)
         numbers = tf.reshape(numbers, tf.shape(ids))
         return tf.where(tf.equal(tf.gather(keys, numbers), ids), numbers, self._absent(ids))
 
