@@ -162,6 +162,39 @@ def test_answers_are_those_of_each_version_while_training_goes_on(tmp_path, flag
     assert all(len(set(trained[version])) > 1 for version in (1, 2))
 
 
+@pytest.mark.skipif(not hasattr(v1, "estimator"), reason="this TensorFlow has no Estimator")
+@pytest.mark.parametrize("program", ["wide_and_deep", "din", "dssm"])
+def test_programs_of_the_zoo_are_served_from_both_exports(tmp_path, monkeypatch, program):
+    monkeypatch.syspath_prepend(str(EXAMPLES / "deeprec" / "zoo"))
+    run = importlib.import_module("zoo_run")
+    own = run.session_config
+    monkeypatch.setattr(run, "session_config", lambda flags: harness.without_optimizations(own(flags)))
+    short = ["--samples", "600", "--steps", "6", "--batch_size", "64", "--embedding_dim", "4"]
+    stock, library = tmp_path / "stock", tmp_path / "library"
+    with server(stock) as to_stock, server(library, "--library") as to_library:
+        results = importlib.import_module(program).main(
+            [*short, "--export", str(stock), "--export_library", str(library)]
+        )
+        ((label, wanted),) = results["served"]["outputs"].items()
+        assert wanted.size == 64 and len(np.unique(wanted)) > 20
+        for address in (to_stock, to_library):
+            answer = when_loaded(client.Client(address, "m"), results["served"]["inputs"])
+            assert list(answer) == [label]
+            np.testing.assert_allclose(answer[label], wanted, rtol=1e-5)
+
+
+def when_loaded(to, inputs):
+    """The answer to a request as soon as there is a version."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return to.predict(inputs)[0]
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.NOT_FOUND or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
 def check_requests_that_do_not_fit(address, asked):
     to = client.Client(address, "m")
     code = grpc.StatusCode

@@ -88,6 +88,21 @@ def input_layer(features: dict[str, Any], columns: Sequence[Any], flags: argpars
     return tf.feature_column.input_layer(features, columns, adaptive_mask_tensors=masks)
 
 
+def _padding(dtype: tf.DType) -> Any:
+    return "" if dtype == tf.string else -1
+
+
+def padded(lists: tf.SparseTensor) -> tf.Tensor:
+    """Lists of strings or of numbers >= 0 as a matrix, with empty strings or -1 at their ends."""
+    return tf.sparse.to_dense(lists, default_value=_padding(lists.dtype))
+
+
+def without_padding(lists: tf.Tensor) -> tf.SparseTensor:
+    """The lists of which `padded` made a matrix."""
+    places = tf.where(tf.not_equal(lists, _padding(lists.dtype)))
+    return tf.SparseTensor(places, tf.gather_nd(lists, places), tf.shape(lists, out_type=tf.int64))
+
+
 def log_loss(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """The mean log loss of labels and logits, both float32 [batch] or [batch, 1]."""
     labels = tf.reshape(labels, tf.shape(logits))

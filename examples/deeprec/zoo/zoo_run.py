@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -18,6 +19,7 @@ import zoo_layers
 from tensorflow.python.data.experimental.ops import dataframe, parquet_dataset_ops
 from tensorflow.python.ops.work_queue import WorkQueue
 
+import sparse_operation_kit as sok
 from sparse_operation_kit.deeprec import CollectiveStrategy  # the import gives tf DeepRec's names
 
 # What a model returns for features, labels and flags: its loss, and the probability of each label.
@@ -50,6 +52,8 @@ def parse(description: str | None, arguments: list[str] | None, **defaults: Any)
     add("--save_steps", type=int, default=100, help="steps between two checkpoints")
     add("--incremental_ckpt", type=int, default=0, help="seconds between incremental checkpoints; 0: none")
     add("--keep_checkpoint_max", type=int, default=2)
+    add("--export", help="folder to write the trained model to, for TensorFlow Serving as it is")
+    add("--export_library", help="the same, with this library's ops")
     add("--seed", type=int, default=2021)
     add("--optimizer", choices=("adam", "adamasync", "adagrad", "adagraddecay", "ftrl"), default="adamasync")
     add("--learning_rate", type=float, default=0.01)
@@ -93,7 +97,8 @@ def run(
 
     Returns:
       "ranks"; "step"; "losses" of this rank's steps; "loss", the mean of their last tenth; "auc", by label;
-      "samples_per_second" over all ranks; "checkpoint", the path of the last one.
+      "samples_per_second" over all ranks; "checkpoint", the path of the last one; with `--export` or
+      `--export_library` "served", the inputs and outputs of a request for held-out samples.
     """
     tf.disable_eager_execution()
     cluster = zoo_cluster.Cluster()
@@ -109,6 +114,8 @@ def run(
         checkpoints = flags.checkpoint or nowhere
         results = (task.train_with_estimator if with_estimator else task.train_in_session)(checkpoints)
         results["checkpoint"] = tf.train.latest_checkpoint(checkpoints)
+        if (flags.export or flags.export_library) and cluster.is_chief:
+            results["served"] = task.export(results["checkpoint"])
     if task.strategy.rank == 0 and cluster.is_chief:
         aucs = ", ".join(f"AUC of {label} {auc:.4f}" for label, auc in results["auc"].items())
         print(
@@ -223,23 +230,78 @@ class _Task:
                     seconds = time.time() - started
         return self._results(losses, seconds, self._evaluate(checkpoints) if self._cluster.is_chief else {})
 
-    def _evaluate(self, checkpoints: str) -> dict[str, float]:
-        """The AUC of each label on the held-out samples."""
+    @contextlib.contextmanager
+    def _restored(self, checkpoint: str, batch: Callable[[], tuple]) -> Iterator[tuple]:
+        """A context with (session, features, labels, model) of a checkpoint, for `batch()` in a new graph."""
         with tf.Graph().as_default():
             tf.train.create_global_step()
-            features, labels = tf.data.make_one_shot_iterator(self._held_out_batches()).get_next()
-            metrics = _aucs(labels, self._build(features, labels, self._flags))
-            updates = [update for _, update in metrics.values()]
+            features, labels = batch()
+            model = self._build(features, labels, self._flags)
             saver = tf.train.Saver(sharded=True)
             with tf.Session(config=session_config(self._flags)) as session:
-                session.run(tf.local_variables_initializer())
-                saver.restore(session, tf.train.latest_checkpoint(checkpoints))
-                while True:
-                    try:
-                        session.run(updates)
-                    except tf.errors.OutOfRangeError:
-                        break
-                return {name: float(session.run(value)) for name, (value, _) in metrics.items()}
+                saver.restore(session, checkpoint)
+                yield session, features, labels, model
+
+    def _held_out_batch(self) -> tuple:
+        return tf.data.make_one_shot_iterator(self._held_out_batches()).get_next()
+
+    def _evaluate(self, checkpoints: str) -> dict[str, float]:
+        """The AUC of each label on the held-out samples."""
+        checkpoint = tf.train.latest_checkpoint(checkpoints)
+        with self._restored(checkpoint, self._held_out_batch) as (session, _, labels, model):
+            metrics = _aucs(labels, model)
+            updates = [update for _, update in metrics.values()]
+            session.run(tf.local_variables_initializer())
+            while True:
+                try:
+                    session.run(updates)
+                except tf.errors.OutOfRangeError:
+                    break
+            return {name: float(session.run(value)) for name, (value, _) in metrics.items()}
+
+    def export(self, checkpoint: str) -> dict[str, Any]:
+        """Writes the models of `--export`, named by the step, and of `--export_library`, named by the time.
+
+        Returns:
+          "inputs" and "outputs", arrays by name: held-out samples and what the model predicts for them.
+        """
+        flags, step = self._flags, checkpoint.rsplit("-", 1)[1]
+        with self._restored(checkpoint, self._held_out_batch) as (session, features, _, model):
+            samples = {
+                name: zoo_layers.padded(value) if isinstance(value, tf.SparseTensor) else value
+                for name, value in features.items()
+            }
+            inputs, outputs = session.run([samples, model.probabilities])
+        with self._restored(checkpoint, self._request) as (session, _, _, model):
+            taken = _inputs(model)
+            if flags.export:
+                folder = os.path.join(flags.export, step)
+                sok.serving.export(session, folder, taken, model.probabilities)
+        if flags.export_library:
+
+            def signature() -> Any:
+                model = self._build(*self._request(), flags)
+                return tf.saved_model.predict_signature_def(_inputs(model), model.probabilities)
+
+            self.strategy.export_saved_model(flags.export_library, checkpoint, signature)
+        return {"inputs": {name: inputs[name] for name in taken}, "outputs": outputs}
+
+    def _request(self) -> tuple:
+        """Placeholders of features, and of labels, which no prediction needs. Lists are padded."""
+        with tf.Graph().as_default():
+            batches = self._held_out_batches()
+        types, classes = tf.data.get_output_types(batches), tf.data.get_output_classes(batches)
+        features, labels = (
+            {
+                name: tf.placeholder(dtype, [None, None] if kinds[name] is tf.SparseTensor else [None], name)
+                for name, dtype in dtypes.items()
+            }
+            for dtypes, kinds in zip(types, classes)
+        )
+        return {
+            name: zoo_layers.without_padding(value) if value.shape.rank == 2 else value
+            for name, value in features.items()
+        }, labels
 
     def train_with_estimator(self, checkpoints: str) -> dict[str, Any]:
         """Trains and evaluates an Estimator."""
@@ -293,6 +355,15 @@ class _Task:
             "auc": auc,
             "samples_per_second": len(losses) * self._flags.batch_size * ranks / seconds,
         }
+
+
+def _inputs(model: Model) -> dict[str, tf.Tensor]:
+    """The placeholders that a model's predictions need, by name; servers take no SparseTensors."""
+    graph = tf.get_default_graph()
+    outputs = [one.op.name for one in model.probabilities.values()]
+    needed = {node.name for node in tf.graph_util.extract_sub_graph(graph.as_graph_def(), outputs).node}
+    found = [op for op in graph.get_operations() if op.type == "Placeholder" and op.name in needed]
+    return {op.name: op.outputs[0] for op in found}
 
 
 def _for_all_tasks(written: tuple, checkpoints: str) -> tuple:

@@ -161,8 +161,10 @@ def _variables(part: StockGraph, given: Any) -> dict[str, list[Any]]:
         definitions = [variable_pb2.VariableDef.FromString(text) for text in texts]
         found[key] = [one for one in definitions if part.has(one.variable_name)]
         for one in found[key]:
+            # Values come from the checkpoint. What makes the first ones may need all ranks.
             one.ClearField("initial_value_name")
-            part.add([one.variable_name, one.initializer_name, one.snapshot_name])
+            one.initializer_name = one.variable_name.split(":")[0]
+            part.add([one.variable_name, one.snapshot_name])
     return found
 
 
