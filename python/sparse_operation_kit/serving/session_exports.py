@@ -17,7 +17,7 @@ from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.checkpoint.exporting import into_new_folder
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.graphs import graph_keys, graph_ops
-from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.communicator import alone, communicator
 from sparse_operation_kit.saver import agreement
 from sparse_operation_kit.serving.stock_graph import StockGraph
 from sparse_operation_kit.serving.stock_models import write_stock_model
@@ -79,7 +79,8 @@ def export(
             saver.save(session, str(prefix), write_meta_graph=False, write_state=False)
         if communicator().rank == 0:
             assets = [one.name for one in graph.get_collection(tf.compat.v1.GraphKeys.ASSET_FILEPATHS)]
-            into_new_folder(to, lambda new: write_stock_model(given, prefix, new, options, assets))
+            with alone():  # the other ranks wait
+                into_new_folder(to, lambda new: write_stock_model(given, prefix, new, options, assets))
     return os.fspath(folder)
 
 
