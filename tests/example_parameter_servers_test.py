@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.training import training
 
 import local_cluster
 import ranks
@@ -89,7 +90,8 @@ def program(folder, name, steps):
             while is_chief and self.made == 15 and not marker.exists():
                 time.sleep(0.05)
 
-    run.tf.train.StopAtStepHook = Together
+    # Version 1.15's Estimator has the hook from its private module.
+    run.tf.train.StopAtStepHook = training.StopAtStepHook = Together
     # Batches that are prepared far ahead would be all that there are.
     flags = [*FLAGS, *PROGRAMS[name], "--smartstaged", "False", "--steps", str(steps)]
     results = importlib.import_module(name).main([*flags, "--checkpoint", os.path.join(folder, "model")])
@@ -159,16 +161,22 @@ def test_rare_ids_wait_and_old_rows_are_evicted(trained):
 
 
 def contents(prefix):
-    """Everything in a checkpoint that does not depend on the number of servers."""
+    """Everything in a checkpoint that does not depend on the number of servers, but rows that are too old.
+
+    Workers go on while servers save, so the global step may be saved after the rows that it makes too old.
+    """
     found = {}
+    variables = tf.train.load_checkpoint(prefix)
+    oldest = variables.get_tensor("global_step") - STEPS_TO_LIVE
     for name, table in tables_of(prefix).items():
         columns = columns_of(table)
         for block in row_blocks(table, columns):
             for row, key in enumerate(block.keys):
-                found[name, int(key)] = [block.columns[column][row].tolist() for column in columns]
+                if block.columns["last_step"][row] >= oldest:
+                    found[name, int(key)] = [block.columns[column][row].tolist() for column in columns]
         for waiting in zip(*waiting_ids(table)):
-            found[name, "waits", int(waiting[0])] = [int(number) for number in waiting]
-    variables = tf.train.load_checkpoint(prefix)
+            if waiting[2] >= oldest:
+                found[name, "waits", int(waiting[0])] = [int(number) for number in waiting]
     for name in variables.get_variable_to_shape_map():
         if name.startswith(("network/", "attention/", "global_step", "work_queue_works", "beta")):
             found[name] = variables.get_tensor(name).tolist()
@@ -211,6 +219,7 @@ def test_other_numbers_of_servers_restore_the_checkpoint(trained, tmp_path, serv
     assert {len(table.last.shards) for table in tables_of(again).values()} == {servers}
 
 
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="TensorFlow 1.15 is tested without Horovod")
 def test_ranks_restore_the_checkpoint(trained, tmp_path):
     prefix = checkpoint_with_works(trained)
     again = ranks.run(restored_and_saved, prefix, str(tmp_path), 0, ranks=2)[0]

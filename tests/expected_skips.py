@@ -47,6 +47,7 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"TensorFlow 1\.15 loads SavedModels in sessions only": _is_tensorflow_1,
     r"TensorFlow 1\.15 cannot load a SavedModel with ragged inputs": _is_tensorflow_1,
     r"TensorFlow 1\.15 warm-starts one of them only": _is_tensorflow_1,
+    r"TensorFlow 1\.15 is tested without Horovod": _is_tensorflow_1,
     r"root reads everything": lambda: os.geteuid() == 0,
     r"TensorFlow's build for CPUs has no kernel of the op for GPUs": _tables_are_on_a_gpu,
     r"threads are the CPU engine's": _tables_are_on_a_gpu,
