@@ -73,6 +73,27 @@ def test_a_model_has_the_rows_of_all_ranks(tmp_path, count):
     assert sorted(os.listdir(tmp_path)) == ["one", "one.py", "ranks", "ranks.py"]
 
 
+def _export_under_a_strategy(folder):
+    from sparse_operation_kit import deeprec  # noqa: F401 - gives tf DeepRec's names
+
+    # Variables begin with rank 0's values, which takes all ranks.
+    tf.config.experimental.enable_distributed_strategy("collective")
+    with harness.graph_and_session() as session:
+        model = Model(KEYS)
+        harness.initialize(session)
+        session.run(model.train)
+        model.export(session, folder)
+        # Without the filter's rows, as lookups count their ids.
+        return session.run({name: model.outputs[name] for name in ("rows", "logits")}, {model.ids: KEYS})
+
+
+def test_variables_that_all_ranks_initialize_together(tmp_path):
+    wanted = ranks.run(_export_under_a_strategy, str(tmp_path / "model"), ranks=2)[0]
+    found = saved_files.serve_model(tmp_path / "model", FEEDS, "sparse_operation_kit")["serving_default"]
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name][: len(KEYS)], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
 def _export_alone(folder):
     session_exports._PATIENCE_SECONDS = 2
     with harness.graph_and_session() as session:
