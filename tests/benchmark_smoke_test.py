@@ -13,7 +13,7 @@ from bench import compare, flags, report, sides
 from bench.jobs import Job
 from bench.server_costs import Costs, Load, Server, servers_needed, usage
 from benchmark_support import BAZEL_BIN, MEASURE, TINY, run_program, run_workload
-from workloads import peers
+from workloads import peers, serving
 
 READ_FILES = {"goals", "gpu"}
 
@@ -88,6 +88,21 @@ def test_parameter_servers(tmp_path):
     by_server = [step.counts[f"sok: rows of server {number}"] for number in range(2)]
     assert 0 < sum(by_server) <= 60
     assert len(done.stdout.splitlines()) == 2 + 4
+
+
+def test_serving(tmp_path):
+    done, results = run_workload(tmp_path, "serving", "--environments", str(tmp_path))
+    assert "tfra is left out" in done.stderr
+    questions = [(result.question["hotness"], result.question["batch"]) for result in results]
+    assert questions == [(1, 1), (1, 12), (3, 1), (3, 12)]
+    for result in results:
+        assert list(result.timings) == ["stock", "library"]
+        for name, timing in result.timings.items():
+            assert timing.median <= result.counts[f"{name}: p99"]
+            assert result.counts[f"{name}: requests/s"] > 0 and result.counts[f"{name}: load s"] > 0
+        # An op for the group, against some for each table.
+        assert result.counts["library: ops"] < result.counts["stock: ops"]
+    assert done.stdout == serving.table(results) + "\n"
 
 
 def test_server_costs(tmp_path):

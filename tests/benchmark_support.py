@@ -31,6 +31,7 @@ TINY = {
     "peers": f"{_TABLES} --batches 2",
     "rows_or_sums": "--features 2 --batch 1024 --rows 100000 --dim 16 --rounds 1 --calls 1",
     "server_costs": f"{_SERVERS} --servers 1 --workers 1",
+    "serving": "--features 3 --batch 1,12 --rows 90 --dim 3 --hotness 1,3 --batches 2 --rounds 1 --turn_ms 9",
     "synthetic_models": "--scale 100000 --batch 12 --batches 2 --rounds 1 --calls 1 --models dlrm",
     "trainer": "--rounds 1 --turn_ms 50 --samples 300 --batch_size 32 --dim 4 --hidden 8 --tensorflow_rows 9",
 }
