@@ -100,8 +100,8 @@ class FollowCheckpointOp : public tf::OpKernel {
     for (int i = 0; i < num_tables_; ++i) {
       Followed& one = tables[static_cast<size_t>(i)];
       TF_RETURN_IF_ERROR(LookupTable(context, i, &one.ref));
-      auto changes = TableRestore::Open(opened, prefix, names_[static_cast<size_t>(i)],
-                                        one.ref.table->options(), parts);
+      auto changes =
+          TableRestore::Open(opened, prefix, names_[static_cast<size_t>(i)], one.ref.table->options(), parts);
       TF_RETURN_IF_ERROR(ToTf(changes.status()));
       one.changes = std::move(changes.value());
       TF_RETURN_IF_ERROR(ToTf(one.changes->StartAfter(since)));
