@@ -23,6 +23,7 @@ TINY = {
     "feature_columns": "--features 3 --batch 8 --rows 30 --dim 4 --rounds 1 --batches 2",
     "instructions": "--features 2 --rows 60 --dim 4 --batch 8",
     "lookup_and_step": f"{_TABLES} --batches 2",
+    "key_lookups": "--keys 50,300 --batch 20 --rounds 1",
     "lookup_prefetch": f"{_TABLES} --calls 2 --hidden 4",
     "lookups_over_ranks": f"{_TABLES} --calls 1 --transport mpi --cycle_time 1",
     "many_tables": "--tables 3 --rows_each 7 --dim 2 --rounds 1",
