@@ -105,6 +105,14 @@ def test_serving(tmp_path):
     assert done.stdout == serving.table(results) + "\n"
 
 
+def test_key_lookups(tmp_path):
+    done, results = run_workload(tmp_path, "key_lookups")
+    assert [result.question["keys"] for result in results] == [50, 300]
+    for result in results:
+        assert list(result.timings) == ["hash table", "sorted", "buckets"]
+        assert result.counts["buckets: keys of a window"] >= 4
+
+
 def test_server_costs(tmp_path):
     done, results = run_workload(tmp_path, "server_costs")
     checked, costs, of_jobs = results[0], results[1:3], results[3:]
