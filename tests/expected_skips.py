@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sysconfig
 from collections.abc import Callable, Generator
 
 import pytest
@@ -33,6 +34,11 @@ def _tables_are_on_a_gpu() -> bool:
     return bool(os.environ.get("SOK_TEST_DEVICE"))
 
 
+def _is_the_callers_python() -> bool:
+    """Whether the environment is one of `tools/setup.sh --python`."""
+    return os.path.exists(os.path.join(sysconfig.get_path("purelib"), "on_top.pth"))
+
+
 # A regular expression for the whole reason, and a function that tells whether it is expected here.
 _EXPECTED: dict[str, Callable[[], bool]] = {
     r"(this )?TensorFlow.* has no Estimator": _has_keras_3,
@@ -53,6 +59,8 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"threads are the CPU engine's": _tables_are_on_a_gpu,
     # tools/setup.sh installs Open MPI if it can, and never valgrind.
     r"mpirun is not installed": lambda: os.geteuid() != 0,
+    # Nothing is installed there that would replace TensorFlow.
+    r"tensorflow-serving-api is not installed": _is_the_callers_python,
     r"needs valgrind": lambda: shutil.which("valgrind") is None,
 }
 
