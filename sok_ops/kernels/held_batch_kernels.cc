@@ -1,4 +1,5 @@
 // Kernels that hold a batch of tensors from one run of a session to the next.
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,10 +23,10 @@ class HeldBatch : public tf::ResourceBase {
  public:
   std::string DebugString() const override { return "a batch held for the next step"; }
 
-  // False if a batch is held already.
-  bool Hold(std::vector<tf::Tensor> values) {
+  // False if a batch is held already, unless it may be replaced.
+  bool Hold(std::vector<tf::Tensor> values, bool replaces) {
     const MutexLock lock(mutex_);
-    if (values_.has_value()) return false;
+    if (values_.has_value() && !replaces) return false;
     values_ = std::move(values);
     return true;
   }
@@ -56,6 +57,9 @@ class HoldBatchOp : public tf::OpKernel {
  public:
   explicit HoldBatchOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("name_of_batch", &name_));
+    bool begins = false;
+    OP_REQUIRES_OK(construction, construction->GetAttr("begins", &begins));
+    replaces_ = begins;
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -63,7 +67,7 @@ class HoldBatchOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, BatchOf(context, name_, &batch));
     std::vector<tf::Tensor> values;
     for (int i = 0; i < context->num_inputs(); ++i) values.push_back(context->input(i));
-    OP_REQUIRES(context, batch->Hold(std::move(values)),
+    OP_REQUIRES(context, batch->Hold(std::move(values), replaces_.exchange(false)),
                 tf::errors::FailedPrecondition(
                     name_, " holds a batch already: run `prime` once, before the first step, and `advance` ",
                     "once with every step"));
@@ -71,6 +75,8 @@ class HoldBatchOp : public tf::OpKernel {
 
  private:
   std::string name_;
+  // Kernels are those of one session; the resources of a server outlive it.
+  std::atomic<bool> replaces_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokHoldBatch").Device(tf::DEVICE_CPU), HoldBatchOp);
 

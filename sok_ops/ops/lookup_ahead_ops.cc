@@ -45,12 +45,14 @@ outputs, plan: those of SokGroupLookup.)");
 REGISTER_OP("SokHoldBatch")
     .Attr("T: list(type) >= 1")
     .Attr("name_of_batch: string")
+    .Attr("begins: bool = false")
     .Input("values: T")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext*) { return tf::Status(); })
     .Doc(
         R"(Stores tensors for the SokTakeBatch of the same name, in a later run of the session. Stores one batch at
-a time: FailedPrecondition if the last one was not taken.)");
+a time: FailedPrecondition if the last one was not taken.
+begins: whether the op's first run in a session replaces a batch that an earlier session of the process left.)");
 
 REGISTER_OP("SokTakeBatch")
     .Attr("T: list(type) >= 1")

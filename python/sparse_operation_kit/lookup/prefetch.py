@@ -111,7 +111,7 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         outputs = record.record(made, cut.rejoin(taken, flat), taken)
         self.outputs = tf.nest.pack_sequence_as(results, outputs, expand_composites=True)
         with tf.device("/device:CPU:0"), tf.control_dependencies(cut.waits):
-            self.prime = native.ops.sok_hold_batch(held, name_of_batch=scope, name="prime")
+            self.prime = native.ops.sok_hold_batch(held, name_of_batch=scope, begins=True, name="prime")
         with tf.device("/device:CPU:0"), tf.control_dependencies([self._take, *cut.waits]):
             self.advance = native.ops.sok_hold_batch(held, name_of_batch=scope, name="advance")
 
