@@ -57,7 +57,7 @@ def adaptive_rows(
     of_shared = tf.compat.v1.nn.embedding_lookup(
         bags.parts(shared), shared_ids, partition_strategy=partition_strategy
     )
-    places = tf.dynamic_partition(tf.range(tf.size(keys)), tf.cast(mask, tf.int32), 2)
+    places = _places(mask)
     own = look_up_with_initial_rows(
         table,
         tf.boolean_mask(keys, mask),
@@ -68,6 +68,14 @@ def adaptive_rows(
     rows = tf.dynamic_stitch(places, [tf.gather(of_shared, places[0]), own])
     rows.set_shape([None, table.dim])
     return rows
+
+
+def _places(mask: tf.Tensor) -> list[tf.Tensor]:
+    """Returns where a mask is false, and where it is true.
+
+    With a constant mask, TensorFlow 2.15 takes the outputs of a `dynamic_partition` to have one length.
+    """
+    return [tf.cast(tf.where(one)[:, 0], tf.int32) for one in (tf.logical_not(mask), mask)]
 
 
 def constant_initial_value(table: EmbeddingVariable) -> float:
@@ -137,7 +145,7 @@ def adaptive_embedding_lookup_sparse(
         raise TypeError(f"{function}: ev_params must be an embedding variable, not {ev_params!r}")
     with tf.name_scope(name or function):
         mask = tf.not_equal(adaptive_mask_tensor, 0)
-        places = tf.dynamic_partition(tf.range(tf.size(sp_ids.values)), tf.cast(mask, tf.int32), 2)
+        places = _places(mask)
         shared_ids = tf.dynamic_stitch(
             places, [tf.gather(sp_ids.values, places[0]), tf.cast(hash_ev_ids, sp_ids.dtype)]
         )
