@@ -56,6 +56,15 @@ def table_slices(result: Any) -> list[tf.IndexedSlices]:
     return [tf.IndexedSlices(values, indices) for values, indices in zip(result.values, result.indices)]
 
 
+def is_in_function(graph: tf.Graph) -> bool:
+    """Whether a graph is of a `tf.function`, or of a branch or a loop in one."""
+    while isinstance(graph, func_graph.FuncGraph):
+        if not isinstance(graph, _BRANCHES):
+            return True
+        graph = graph.outer_graph
+    return False
+
+
 def _is_in_branch_function(graph: tf.Graph) -> bool:
     while isinstance(graph, func_graph.FuncGraph):
         if isinstance(graph, _BRANCHES):

@@ -26,6 +26,7 @@ from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.gradient_graph import (
     check_gradient_graph,
+    is_in_function,
     refuse_second_derivative,
     table_slices,
 )
@@ -51,6 +52,9 @@ def look_up(
 
     Returns:
       One float32 tensor for each output, of unknown shape.
+
+    Raises:
+      ValueError: Tables are on servers, and ops are made in a `tf.function`.
     """
     if tables[0].servers.devices:
         with tf.name_scope(name or graph_ops.GROUP_LOOKUP), on_device(tables[0].handle.device):
@@ -88,6 +92,13 @@ def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> dict[str, tf.Te
 def _look_up_on_servers(
     arguments: dict[str, Any], exchange: Sequence[str], tables: Sequence[EmbeddingVariable]
 ) -> list[tf.Tensor]:
+    if is_in_function(tf.compat.v1.get_default_graph()):
+        names = ", ".join(f"'{table.m_var_name}'" for table in tables)
+        raise ValueError(
+            f"There is no lookup in embedding variables {names} in a tf.function: they are on parameter "
+            "servers, and TensorFlow runs a function in one process. Look the rows up outside, and pass them "
+            "to the function"
+        )
     dims = arguments["dims"]
     routed = native.ops.sok_group_route(**arguments, exchange=exchange)
     parts = table_parts.by_process(tables, "looked up in one group")
