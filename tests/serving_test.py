@@ -504,7 +504,7 @@ def test_estimators_export_rows_without_slots_and_exporters_stock_models(tmp_pat
     np.testing.assert_array_equal(found["size"], [3, 3, 3])
 
 
-def test_a_graph_without_an_optimizer_restores_and_saves_no_slots(tmp_path):
+def test_a_graph_without_an_optimizer_restores_and_saves_no_slots(tmp_path, caplog):
     def build(trains):
         table = sok.EmbeddingVariable("items", 2, initializer=0.5)
         loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, tf.range(5, dtype=tf.int64))))
@@ -519,10 +519,13 @@ def test_a_graph_without_an_optimizer_restores_and_saves_no_slots(tmp_path):
         rows = harness.table_contents(session, table)
     assert saved_files.entry(prefix)["optimizer"]["name"] == "adam"
     with harness.graph_and_session() as session:
-        table, _, saver = build(trains=False)
+        table, loss, saver = build(trains=False)
         saver.restore(session, prefix)
         saver.save(session, str(tmp_path / "read"))
         harness.assert_equal_arrays(harness.table_contents(session, table), rows)
+        with caplog.at_level("WARNING"):
+            v1.train.AdamOptimizer(0.1).minimize(loss)
+        assert "'items' was restored before its optimizer was made, and so without" in caplog.text
     assert saved_files.entry(tmp_path / "read")["optimizer"] is None
     with harness.graph_and_session() as session:
         _, step, saver = build(trains=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from sparse_operation_kit.tables.table_device import check_trained_on_servers, o
 # Above these bits of a row number in a gradient is the number of the table's part: cc/table/row_reference.h.
 _REFERENCE_BITS = 53
 _OWNER_ATTRIBUTE = "_sok_optimizer_and_rule"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +56,13 @@ def claim_table(variable: tf.Variable, optimizer: Any, rule: str) -> None:
         with this rule, and the rule keeps state; or if the variable should be on parameter servers.
     """
     check_trained_on_servers(variable)
+    if variable.restored_without_optimizer:
+        variable.restored_without_optimizer = False
+        _log.warning(
+            "Embedding variable '%s' was restored before its optimizer was made, and so without the "
+            "optimizer's slots: make the optimizer first, or restore again",
+            variable.m_var_name,
+        )
     owner, its_rule = getattr(variable, _OWNER_ATTRIBUTE, (optimizer, rule))
     # A rule without slots keeps no state between steps, so several optimizers may train the same table.
     has_state = bool(native.optimizer_rules()[rule]["slots"])

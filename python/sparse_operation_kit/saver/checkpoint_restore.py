@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files
-from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver.agreement import Stages
 from sparse_operation_kit.saver.feeding import Feeding
@@ -131,6 +131,8 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
     """
     wanted = graph_ops.optimizers_of_restore(sess.graph, saver.saver_def.restore_op_name)
     if wanted and not graph_ops.trains_tables(sess.graph):
+        for variable in graph_keys.embedding_variables(sess.graph):
+            variable.restored_without_optimizer = True
         sess = Feeding(sess, {tensor: False for tensor in wanted})
     try:
         _restore(original, saver, sess, save_path)

@@ -72,6 +72,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     # Which rank holds which key, as a placement string of `cc/placement`. Subclasses may set another value
     # before they call this class's __init__.
     _placement = "by_key"
+    # Whether a Saver has restored it when no optimizer trained a table of its graph, and so without slots.
+    restored_without_optimizer = False
 
     def __init__(
         self,
