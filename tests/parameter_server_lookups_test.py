@@ -188,6 +188,8 @@ def dense_features():
 
 @kind
 def sequence_columns():
+    if not compat.HAS_KERAS_2:
+        pytest.skip("Keras 3 has no layer of sequence columns")
     over = tf.feature_column.sequence_categorical_column_with_embedding
     column = embedding("b", over=lambda name, dtype: over(name, dtype=dtype))
     if hasattr(tf, "contrib"):
