@@ -452,7 +452,8 @@ def test_estimators_export_rows_without_slots_and_exporters_stock_models(tmp_pat
         table = sok.EmbeddingVariable("items", 2)
         rows = tf.nn.embedding_lookup(table, features["ids"])
         if mode == tf.estimator.ModeKeys.PREDICT:
-            size = tf.fill(tf.shape(features["ids"]), table.size())
+            with tf.control_dependencies([rows]):
+                size = tf.fill(tf.shape(features["ids"]), table.size())
             return tf.estimator.EstimatorSpec(mode, predictions={"rows": rows} if stock else {"size": size})
         loss = tf.reduce_sum(tf.square(rows - 1))
         step = v1.train.AdamOptimizer(0.1).minimize(loss, v1.train.get_global_step())
