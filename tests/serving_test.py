@@ -292,7 +292,7 @@ def named_feeds(inputs, feed):
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 3, 5])
 def test_feature_columns(tmp_path, seed):
     """Groups, shared and weighted columns, strings, vocabularies, hashes: whatever a seed draws."""
     recipes = feature_column_sets.random_recipes(seed)
