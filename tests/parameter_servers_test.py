@@ -325,7 +325,8 @@ def test_an_error_is_the_workers_own_and_names_the_variable():
         ids = v1.placeholder(tf.int64, [None])
         rows = tf.nn.embedding_lookup(table, ids)
     with local_cluster.session(graph) as session:
-        with pytest.raises(tf.errors.FailedPreconditionError, match="'bounded'.*(sok.Init|not initialized)"):
+        # After this error a MonitoredTrainingSession makes its session again, and waits for the chief.
+        with pytest.raises(tf.errors.AbortedError, match="'bounded'.*(sok.Init|not initialized)"):
             session.run(rows, {ids: [1]})
         session.run(initializers_of(graph))
         with pytest.raises(tf.errors.ResourceExhaustedError, match=r"rank 1.*'bounded' is full"):

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "sok_ops/kernels/tf_versions.h"
+
 namespace sok {
 
 namespace tf = ::tensorflow;
@@ -77,6 +79,16 @@ tf::Status ReadInbox(tf::OpKernelContext* context, int rank, Inbox* inbox) {
   *inbox = Inbox(kNoRank);
   for (int m = 0; m < received.size(); ++m) inbox->Add(WordsOf(received[m]));
   return tf::Status();
+}
+
+tf::Status ReadAnsweringTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims,
+                               GroupTables* tables) {
+  const tf::Status status = ReadTables(context, dims, tables);
+  if (!tf::errors::IsFailedPrecondition(status)) return status;
+  const tf::Tensor* splits = nullptr;
+  TF_RETURN_IF_ERROR(context->input("received_splits", &splits));
+  if (splits->NumElements() > 0) return status;
+  return tf::errors::Aborted(MessageOf(status), ", or wait until the chief has restored it");
 }
 
 }  // namespace sok

@@ -8,9 +8,11 @@
 #define SOK_SOK_OPS_KERNELS_EXCHANGE_TENSORS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "cc/base/span.h"
 #include "cc/messages/message.h"
+#include "sok_ops/kernels/group_inputs.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -32,6 +34,12 @@ class OutgoingWords {
 // Reads the messages to rank `rank` from a kernel's inputs `received`, `received_splits`, `sent` and
 // `sent_splits`. They are valid as long as the inputs.
 tensorflow::Status ReadInbox(tensorflow::OpKernelContext* context, int rank, Inbox* inbox);
+
+// ReadTables for an op that answers messages. Aborted if they come from a worker of parameter servers and
+// a table has no rows: the server was restarted, or its tables are being restored. A MonitoredTrainingSession
+// makes its session again after this error, and waits for the tables.
+tensorflow::Status ReadAnsweringTables(tensorflow::OpKernelContext* context, const std::vector<int64_t>& dims,
+                                       GroupTables* tables);
 
 }  // namespace sok
 

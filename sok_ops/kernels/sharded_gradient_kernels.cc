@@ -89,7 +89,7 @@ struct Arrived {
 
 // Reads the first inputs of a kernel: tables with rows of lengths `dims`, what they served, and messages.
 tf::Status ReadArrived(tf::OpKernelContext* context, const std::vector<int64_t>& dims, Arrived* arrived) {
-  TF_RETURN_IF_ERROR(ReadTables(context, dims, &arrived->tables));
+  TF_RETURN_IF_ERROR(ReadAnsweringTables(context, dims, &arrived->tables));
   const int served = static_cast<int>(dims.size());
   arrived->served = StateIn<ServedLookup>(context->input(served));
   if (arrived->served == nullptr || arrived->served->dims != dims ||

@@ -95,7 +95,7 @@ class GroupServeOp : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     GroupTables tables;
-    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    OP_REQUIRES_OK(context, ReadAnsweringTables(context, dims_, &tables));
     auto served = std::make_shared<ServedLookup>();
     served->group = tables.engine->NewServedGroup();
     served->rank = tables.options().rank;
