@@ -183,6 +183,10 @@ def test_ids_without_a_row_read_as_the_export_says(tmp_path):
             export("wrong", {"one": 0.0, "two": 0.0})
         for absent, error in [
             ("ones", "absent is 'ones', not 'zeros', a number or a row"),
+            (
+                {"one": 0.0, "two": 0.0, "three": 0.0, "tree": 0.0},
+                "absent names 'tree', which is not exported",
+            ),
             ([1.0], r"'.*': absent has the shape \[1\], but a row is \[2\]"),
         ]:
             with pytest.raises(ValueError, match=error):
@@ -365,6 +369,7 @@ def test_the_command_rewrites_a_model_with_the_librarys_ops(tmp_path, capsys):
     for arguments, error in [
         (["--format", "npy"], "is a SavedModel, and --format npy is for checkpoints"),
         (["--format", "saved_model", "--table", "given"], "is a SavedModel, and --table is for checkpoints"),
+        (["--format", "saved_model", "--absent", "gven=0"], "absent names 'gven', which is not exported"),
         (["--format", "saved_model_sok", "--absent", "0"], "--absent works with saved_model, not with"),
     ]:
         status, printed = run(*arguments)

@@ -22,8 +22,8 @@ from sparse_operation_kit.serving.session_exports import export, freeze
 __all__ = ["Exporter", "Follower", "export", "export_saved_model", "freeze"]
 
 
-def _without_errors_of_tensorflow(write: Callable[..., None]) -> Callable[..., None]:
-    """Makes a function that writes its second argument raise CheckpointError for TensorFlow's errors."""
+def _as_checkpoint_errors(write: Callable[..., None]) -> Callable[..., None]:
+    """Makes a function that writes its second argument raise CheckpointError, as the command line expects."""
 
     @functools.wraps(write)
     def wrapped(source: Any, folder: Any, **options: Any) -> None:
@@ -33,14 +33,16 @@ def _without_errors_of_tensorflow(write: Callable[..., None]) -> Callable[..., N
             # TensorFlow 2 puts where the op was made before the reason.
             reason = re.sub(r"(?s)^.*?\nNode: [^\n]*\n", "", error.message).splitlines()[0]
             raise CheckpointError(folder, f"cannot be written: {reason}") from None
+        except ValueError as error:
+            raise CheckpointError(folder, f"cannot be written: {error}") from None
 
     return wrapped
 
 
 exporting.FORMATS["saved_model"] = exporting.Format(
-    _without_errors_of_tensorflow(table_models.write_saved_model),
-    _without_errors_of_tensorflow(stock_models.rewrite),
+    _as_checkpoint_errors(table_models.write_saved_model),
+    _as_checkpoint_errors(stock_models.rewrite),
 )
 exporting.FORMATS["saved_model_sok"] = exporting.Format(
-    _without_errors_of_tensorflow(table_models_sok.write_saved_model_sok)
+    _as_checkpoint_errors(table_models_sok.write_saved_model_sok)
 )

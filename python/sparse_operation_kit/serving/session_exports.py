@@ -130,6 +130,7 @@ def freeze(
 
         part = StockGraph(source, table_named)
         part.add(outputs)
+        options.check_names(part.tables)
         return part.definition()
 
 

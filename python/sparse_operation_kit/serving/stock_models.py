@@ -71,7 +71,7 @@ def write_stock_model(
 
     Raises:
       CheckpointError: A table is damaged, or what ids without a row read as must be given.
-      ValueError: See `StockGraph.add`.
+      ValueError: `absent` names another table, or see `StockGraph.add`.
     """
     source = tf.Graph()
     with source.as_default():
@@ -88,6 +88,7 @@ def write_stock_model(
     init_op = _init_op(given)
     part.add(init_op)
     definitions = _variables(part, given)
+    options.check_names(part.tables)
     with tf.Graph().as_default() as graph, session_on_host() as session:
         tf.import_graph_def(part.definition(), name="")
         variables = _made(definitions)

@@ -56,6 +56,13 @@ class StockOptions:
             raise ValueError(f"row_dtype is {dtype.name}, but rows can be stored as {known}")
         object.__setattr__(self, "row_dtype", dtype)
 
+    def check_names(self, tables: Sequence[StockTable]) -> None:
+        """Raises ValueError if `absent` names a table that is none of these."""
+        known = [table.name for table in tables]
+        for name in self.absent if isinstance(self.absent, Mapping) else ():
+            if name not in known:
+                raise ValueError(f"absent names '{name}', which is not exported; exported are {known}")
+
 
 class StockTable:
     """A table of a checkpoint as stock ops in the default graph.

@@ -27,6 +27,7 @@ def write_saved_model(tables: Sequence[Table], folder: Path, **options: Any) -> 
     with tf.Graph().as_default(), session_on_host() as session:
         signatures: dict[str, Any] = {}
         made = [StockTable(table, chosen) for table in tables]
+        chosen.check_names(made)
         for table, stock in zip(tables, made):
             ids = tf.compat.v1.placeholder(tf.int64, [None], name=f"ids_of_{len(signatures)}")
             signatures[signature_name(table, signatures)] = signature(ids, stock.look_up(ids))
