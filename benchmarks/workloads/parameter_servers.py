@@ -311,6 +311,7 @@ def _look_up(side: str, job: jobs.Job, ids: Sequence, servers: int) -> tuple[Any
         import sparse_operation_kit as sok
         from sparse_operation_kit import native
         from sparse_operation_kit.lookup import group
+        from sparse_operation_kit.tables import table_parts
 
         if side == OURS:  # each rank has called it
             sok.Init(global_batch_size=job.batch, seed=job.seed)
@@ -320,7 +321,7 @@ def _look_up(side: str, job: jobs.Job, ids: Sequence, servers: int) -> tuple[Any
         ]
         lookups = [group.DenseLookup(*pair) for pair in zip(tables, ids)]
         (rows,) = group.lookup_group(lookups, side_by_side=True)
-        sizes = [tf.stack(table.of_parts(native.ops.sok_table_size)) for table in tables]
+        sizes = [tf.stack(table_parts.of_parts(table, native.ops.sok_table_size)) for table in tables]
         return rows, tf.add_n(sizes)
     if side == TFRA:
         return tf.concat([_tfra_rows(job, *one, servers) for one in enumerate(ids)], axis=1), None
