@@ -14,7 +14,7 @@ import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from sparse_operation_kit.checkpoint import CheckpointError, open_checkpoint, row_blocks
+from sparse_operation_kit.checkpoint import CheckpointError, open_checkpoint, row_blocks, waiting_ids
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
@@ -237,6 +237,72 @@ def test_graphs_that_cannot_follow(tmp_path):
         v1.get_variable("alone", [2])
         with pytest.raises(ValueError, match="no embedding variable"):
             sok.serving.Follower(session, tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(v1, "estimator"), reason="this TensorFlow has no Estimator")
+def test_an_estimators_model_follows_its_training(tmp_path):
+    def model_fn(features, labels, mode):
+        del labels
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        table = sok.EmbeddingVariable("items", 2, initializer=0.0, admission=sok.CounterFilter(2))
+        rows = tf.nn.embedding_lookup(table, features["ids"]) * v1.get_variable("scale", [2])
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            return tf.estimator.EstimatorSpec(mode, predictions={"rows": rows})
+        loss = tf.reduce_sum(tf.square(rows - 1))
+        step = v1.train.AdagradOptimizer(0.1).minimize(loss, v1.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
+
+    def receiver():
+        inputs = {"ids": v1.placeholder(tf.int64, [None])}
+        return tf.estimator.export.ServingInputReceiver(inputs, inputs)
+
+    def dataset(ids):
+        return tf.data.Dataset.from_tensors({"ids": tf.constant(ids, tf.int64)}).repeat()
+
+    directory = str(tmp_path / "model")
+    estimator = tf.estimator.Estimator(model_fn, directory)
+
+    def train(ids):
+        hook = sok.IncrementalCheckpointHook(directory, save_steps=2)
+        estimator.train(lambda: dataset(ids), hooks=[hook], steps=3)
+
+    train([3, 5, 8, 3])
+    # 70 has occurred once, and waits.
+    estimator.train(lambda: dataset([3, 70]), steps=1)
+    assert waiting_ids(table_of(estimator.latest_checkpoint()))[0].tolist() == [70]
+    exported = estimator.export_saved_model(str(tmp_path / "exported"), receiver).decode()
+    written = table_of(os.path.join(exported, "variables", "variables"))
+    assert set(key for block in row_blocks(written, ()) for key in block.keys) == {3, 5, 8}
+    assert waiting_ids(written)[0].size == 0
+
+    session = v1.Session(graph=tf.Graph(), config=harness.session_config())
+    with session.graph.as_default():
+        model = v1.saved_model.load(session, [tf.saved_model.SERVING], exported)
+    signature = model.signature_def["serving_default"]
+    follower = sok.serving.Follower(session, directory)
+    asked = [3, 5, 8, 9, 70]
+
+    def served():
+        with follower.reading():
+            return session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: asked})
+
+    def predicted():
+        return [one["rows"] for one in estimator.predict(lambda: dataset(asked).take(1))]
+
+    answers = [served()]
+    np.testing.assert_array_equal(answers[0], predicted())
+    for ids in [[3], [9, 70]]:
+        train(ids)
+        assert follower.update() == estimator.latest_checkpoint()
+        answers.append(served())
+        np.testing.assert_array_equal(answers[-1], predicted())
+    assert [not np.array_equal(*pair) for pair in zip(answers, answers[1:])] == [True, True]
+
+
+def table_of(prefix):
+    """The only table of a checkpoint."""
+    (table,) = open_checkpoint(prefix).select(None)
+    return table.open()
 
 
 def test_all_rows_of_the_last_save_of_a_killed_trainer_are_served(tmp_path):

@@ -215,10 +215,16 @@ def trains_tables(graph: tf.Graph) -> bool:
     )
 
 
-def optimizers_of_restore(graph: tf.Graph, name: str) -> list[tf.Tensor]:
-    """Returns the tensors that say whether the op `name` restores tables with their optimizers, each once."""
+def inputs_of_restore(graph: tf.Graph, name: str, which: str) -> list[tf.Tensor]:
+    """Returns the tensors that say what of tables the op `name` restores, each once.
+
+    Args:
+      graph: The graph.
+      name: The name of an op that restores tables, of a Saver.
+      which: "optimizers" or "counts".
+    """
     needed = ops_needed_by([graph.get_operation_by_name(name)])
-    found = [inputs_of(op)["optimizers"] for op in needed if op.type == CHECK_CHECKPOINT]
+    found = [inputs_of(op)[which] for op in needed if op.type == CHECK_CHECKPOINT]
     return list({tensor.name: tensor for tensor in found}.values())
 
 

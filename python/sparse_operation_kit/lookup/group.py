@@ -336,6 +336,11 @@ def reading_only() -> Iterator[None]:
         _reads_only.reset(token)
 
 
+def is_reading_only() -> bool:
+    """Returns whether the context `reading_only` is active."""
+    return _reads_only.get()
+
+
 @contextlib.contextmanager
 def looking_ahead() -> Iterator[None]:
     """Returns a context in which lookups are built so that the part that needs no rows can run ahead."""
@@ -350,7 +355,7 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
     who = f"Lookup in embedding variable '{variable.m_var_name}'"
     if not isinstance(training, (bool, np.bool_)) and not tf.is_tensor(training):
         raise TypeError(f"{who}: training must be a bool or a scalar bool tensor, not {training!r}")
-    inserts = dialect().inserts_keys() and not _reads_only.get()
+    inserts = dialect().inserts_keys() and not is_reading_only()
     tensor = host_input(variable, training if inserts else False)
     if tensor.dtype != tf.bool:
         raise TypeError(f"{who}: training is {tensor.dtype.name}, not bool")

@@ -18,6 +18,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.graphs import graph_keys, graph_ops
+from sparse_operation_kit.lookup.group import is_reading_only
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver.agreement import Stages
 from sparse_operation_kit.saver.feeding import Feeding
@@ -32,7 +33,7 @@ def add_load_ops(
     names: Sequence[str],
     *,
     optimizers: bool | tf.Tensor,
-    counts: bool = True,
+    counts: bool | tf.Tensor = True,
     after: Sequence[tf.Tensor] = (),
 ) -> tf.Tensor:
     """Adds the ops that restore tables from a checkpoint.
@@ -103,6 +104,7 @@ def add_ops(
         prefix,
         [name_of(table) for table in tables],
         optimizers=tf.compat.v1.placeholder_with_default(True, [], name="restores_optimizers"),
+        counts=tf.compat.v1.placeholder_with_default(True, [], name="restores_counts"),
         after=tensors,
     )
     # The other variables change last: only the load of a table can still fail.
@@ -127,13 +129,19 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
     input.
 
     In a graph that trains no table, tables are restored without their optimizers: what evaluates or serves
-    has no memory for slots, and saves none.
+    has no memory for slots, and saves none. In the context `reading_only`, in which no row is added, they are
+    also restored without counts and ids that wait for admission.
     """
-    wanted = graph_ops.optimizers_of_restore(sess.graph, saver.saver_def.restore_op_name)
-    if wanted and not graph_ops.trains_tables(sess.graph):
+    restore_op = saver.saver_def.restore_op_name
+    left_out = []
+    if not graph_ops.trains_tables(sess.graph):
+        left_out += graph_ops.inputs_of_restore(sess.graph, restore_op, "optimizers")
+    if left_out:
         for variable in graph_keys.embedding_variables(sess.graph):
             variable.restored_without_optimizer = True
-        sess = Feeding(sess, {tensor: False for tensor in wanted})
+        if is_reading_only():
+            left_out += graph_ops.inputs_of_restore(sess.graph, restore_op, "counts")
+        sess = Feeding(sess, {tensor: False for tensor in left_out})
     try:
         _restore(original, saver, sess, save_path)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
