@@ -1,6 +1,7 @@
 """Ranks that save: while another process does, all fail and go on; rank 0 exports the rows of all."""
 
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -88,13 +89,21 @@ def _export(folder):
     if path is not None:
         # A rank may export alone.
         estimator.export_saved_model(os.path.join(folder, "alone"), _receiver)
-    return np.stack([one["rows"] for one in estimator.predict(_input_fn)])[: len(KEYS)]
+    stock = os.path.join(folder, "stock")
+    path = sok.serving.export_saved_model(estimator, stock, _receiver, absent="zeros")
+    with pytest.raises(Exception, match="absent" if communicator().rank == 0 else "another rank failed"):
+        sok.serving.export_saved_model(estimator, stock, _receiver)
+    rows = np.stack([one["rows"] for one in estimator.predict(_input_fn)])[: len(KEYS)]
+    return rows, os.fsdecode(path)
 
 
 @pytest.mark.skipif(not hasattr(tf, "estimator"), reason=f"TensorFlow {tf.__version__} has no Estimator")
 def test_rank_0_exports_all_rows(tmp_path):
-    of_ranks = ranks.run(_export, str(tmp_path), ranks=2)
+    of_ranks, paths = zip(*ranks.run(_export, str(tmp_path), ranks=2))
     np.testing.assert_array_equal(*of_ranks)
+    assert paths[0] == paths[1]
+    found = saved_files.serve_model(pathlib.Path(paths[0]), {"ids": KEYS.tolist()}, "sparse_operation_kit")
+    np.testing.assert_array_equal(found["serving_default"]["rows"], of_ranks[0])
     folders = [tmp_path / "model" / "export" / name for name in ("final", "latest")]
     for folder in [*folders, tmp_path / "all", tmp_path / "alone"]:
         (exported,) = folder.iterdir()

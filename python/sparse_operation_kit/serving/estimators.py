@@ -25,7 +25,8 @@ from sparse_operation_kit.checkpoint.exporting import into_new_folder
 from sparse_operation_kit.lookup.group import reading_only
 from sparse_operation_kit.ranks.communicator import alone, communicator
 from sparse_operation_kit.serving.stock_models import rewrite
-from sparse_operation_kit.serving.stock_tables import Absent, StockOptions
+from sparse_operation_kit.serving.stock_tables import Absent, StockOptions, session_on_host
+from sparse_operation_kit.serving.together import Together
 from sparse_operation_kit.tables.table_device import servers_of_config
 
 # The options of the exports that are being made; None: with this library's ops.
@@ -54,14 +55,27 @@ def export_saved_model(
       **kwargs: The other arguments of the Estimator's method.
 
     Returns:
-      The folder, as bytes like the Estimator's; None on ranks other than rank 0, which writes the model.
+      The folder, as bytes like the Estimator's, on all ranks. All ranks must call it.
 
     Raises:
-      CheckpointError: `absent` must be given, or the model cannot be written.
+      CheckpointError: `absent` must be given, or the model cannot be written; on rank 0.
+      FailedPreconditionError: Not all ranks have called it within 30 seconds, or rank 0 failed.
       ValueError: As of `sok.serving.export`.
     """
-    with _in_stock_ops(absent, row_dtype):
-        return estimator.export_saved_model(export_dir_base, serving_input_receiver_fn, **kwargs)
+
+    def export() -> bytes | None:
+        with _in_stock_ops(absent, row_dtype):
+            return estimator.export_saved_model(export_dir_base, serving_input_receiver_fn, **kwargs)
+
+    if communicator().size == 1:
+        return export()
+    with tf.Graph().as_default(), session_on_host() as session:
+        together = Together("sok.serving.export_saved_model")
+        together.begin(session)
+        with together.ending(session):
+            folder = export()
+        stamp = together.numbers(session, int(os.path.basename(folder)) if folder else 0).max()
+    return os.path.join(os.fsencode(export_dir_base), b"%d" % stamp)
 
 
 def Exporter(  # noqa: N802 - to a caller it is a class, as the exporters of tf.estimator

@@ -18,13 +18,10 @@ from sparse_operation_kit.checkpoint.exporting import into_new_folder
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks.communicator import alone, communicator
-from sparse_operation_kit.saver import agreement
 from sparse_operation_kit.serving.stock_graph import StockGraph
 from sparse_operation_kit.serving.stock_models import write_stock_model
 from sparse_operation_kit.serving.stock_tables import Absent, StockOptions, StockTable
-
-# How long ranks wait for each other before an export begins.
-_PATIENCE_SECONDS = 30
+from sparse_operation_kit.serving.together import Together
 
 
 def export(
@@ -70,7 +67,7 @@ def export(
     with graph.as_default():
         given = _model(graph, inputs, outputs)
         saver = _saver_for(graph, graph_ops.ops_needed_by(_ops_of(outputs)))
-        together = _Together()
+        together = Together("sok.serving.export")
     together.begin(session)
     # Beside the folder, because all ranks must see it.
     with together.ending(session), _removed_after(to.with_name(f"{to.name}.sok-tables")) as beside:
@@ -183,41 +180,6 @@ def _saver_for(graph: tf.Graph, ops: Iterable[tf.Operation]) -> tf.compat.v1.tra
     tables = graph_keys.embedding_variables(graph)
     needed = {id(one): one for one in [*known, *model, *tables] if one.op.name in names}
     return tf.compat.v1.train.Saver(list(needed.values()))
-
-
-class _Together:
-    """Makes all ranks begin and end an export together."""
-
-    def __init__(self) -> None:
-        """Adds the ops to the default graph."""
-        self._failed = tf.compat.v1.placeholder(tf.int64, [], name="export_failed")
-        self._of_all = agreement.agree(tf.reshape(self._failed, [1]), "an export for serving")
-
-    def begin(self, session: tf.compat.v1.Session) -> None:
-        """Waits for all ranks. Raises FailedPreconditionError if one does not come."""
-        try:
-            options = tf.compat.v1.RunOptions(timeout_in_ms=_PATIENCE_SECONDS * 1000)
-            session.run(self._of_all, {self._failed: 0}, options=options)
-        except tf.errors.DeadlineExceededError:
-            raise tf.errors.FailedPreconditionError(
-                None,
-                None,
-                f"sok.serving.export: not all {communicator().size} ranks have called it within "
-                f"{_PATIENCE_SECONDS} seconds. All must, as each has a part of the rows",
-            ) from None
-
-    @contextlib.contextmanager
-    def ending(self, session: tf.compat.v1.Session) -> Iterator[None]:
-        """Returns a context that all ranks leave together. If rank 0 fails in it, the others raise."""
-        try:
-            yield
-        except Exception:
-            session.run(self._of_all, {self._failed: 1})
-            raise
-        if session.run(self._of_all, {self._failed: 0}).any():
-            raise tf.errors.FailedPreconditionError(
-                None, None, "sok.serving.export: another rank failed; its error has the reason"
-            )
 
 
 @contextlib.contextmanager
