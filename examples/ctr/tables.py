@@ -247,18 +247,15 @@ class ColumnTables(SokTables):
 
     def _input_layer(self, name: str, bags: Sequence[tf.SparseTensor], dim: int) -> tf.Tensor:
         """float32 [batch, slots, dim]: the mean over each bag."""
-        from sparse_operation_kit.feature_columns import (
-            categorical_column_with_embedding,
-            group_embedding_column_scope,
-        )
+        import sparse_operation_kit as sok
 
         # `input_layer` sorts its columns by name.
         features = {f"{name}_{slot:03d}": ids for slot, ids in enumerate(bags)}
         uniform = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)
-        with group_embedding_column_scope(name):
+        with sok.group_embedding_column_scope(name):
             columns = [
                 tf.feature_column.embedding_column(
-                    categorical_column_with_embedding(key, tf.int64), dim, "mean", uniform
+                    sok.categorical_column_with_embedding(key, tf.int64), dim, "mean", uniform
                 )
                 for key in features
             ]

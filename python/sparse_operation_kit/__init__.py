@@ -8,11 +8,15 @@ the rows in place. Call `sok.Init` before you create tables. The layers are `Dis
 import importlib
 from typing import Any
 
-from sparse_operation_kit import kit_lib, optimizers, serving, tf
+from sparse_operation_kit import feature_columns, kit_lib, optimizers, serving, tf
 from sparse_operation_kit._version import __version__
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
 from sparse_operation_kit.embeddings.embedding_layer import get_embedding
+from sparse_operation_kit.feature_columns import (
+    categorical_column_with_embedding,
+    group_embedding_column_scope,
+)
 from sparse_operation_kit.graphs.graph_keys import GraphKeys
 from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
@@ -66,8 +70,11 @@ __all__ = [
     "__version__",
     "broadcast_global_variables",
     "broadcast_variables",
+    "categorical_column_with_embedding",
+    "feature_columns",
     "get_embedding",
     "get_embedding_variable",
+    "group_embedding_column_scope",
     "group_embedding_lookup",
     "group_embedding_lookup_sparse",
     "init_from_checkpoint",
