@@ -305,6 +305,33 @@ def test_a_strategy_with_one_device_is_allowed(session):
     assert session.run(rows).shape == (1, 2)
 
 
+def test_tables_on_any_cpu_device(tmp_path):
+    """A session may have several CPU devices, each with resources of its own."""
+    keys = np.arange(6, dtype=np.int64)
+
+    def train(device):
+        config = harness.session_config()
+        config.device_count["CPU"] = 3
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+            sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+            with tf.device(device):
+                table = sok.EmbeddingVariable(name="table", dim=2)
+            rows = tf.nn.embedding_lookup(table, keys)
+            step = tf.compat.v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(tf.sin(rows)))
+            saver = tf.compat.v1.train.Saver()
+            harness.initialize(session)
+            session.run(step)
+            prefix = saver.save(session, str(tmp_path / "model"))
+            session.run(step)
+            saver.restore(session, prefix)
+            session.run(step)
+            return table.handle.device, session.run(rows)
+
+    (first, rows), (second, others) = train("/CPU:0"), train("/CPU:2")
+    assert (first, second) == ("/device:CPU:0", "/device:CPU:2")
+    np.testing.assert_array_equal(rows, others)
+
+
 def test_without_hashing_all_rows_are_read_densely(session):
     table = sok.EmbeddingVariable(name="table", dim=2, capacity=5, use_hashtable=False)
     by_lookup = tf.nn.embedding_lookup(table, np.arange(5, dtype=np.int64))

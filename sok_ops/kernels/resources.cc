@@ -13,12 +13,12 @@ namespace {
 constexpr char kContainer[] = "sok";
 constexpr char kRuntimeName[] = "runtime";
 
-// The resources of the CPU beside the kernel's device, which all devices of a session find. Each device has
-// resources of its own, and sok.Init runs on the CPU.
+// The resources of the first CPU beside the kernel's device, which all devices of a session find. Each device,
+// also each of several CPUs, has resources of its own, and sok.Init runs on the first CPU.
 tf::ResourceMgr* SharedResources(tf::OpKernelContext* context) {
   tf::FunctionLibraryRuntime* const library = context->function_library();
   tf::Device* cpu = nullptr;
-  if (context->op_device_context() == nullptr || library == nullptr || library->device_mgr() == nullptr ||
+  if (library == nullptr || library->device_mgr() == nullptr ||
       !library->device_mgr()->LookupDevice("CPU:0", &cpu).ok()) {
     return context->resource_manager();
   }
