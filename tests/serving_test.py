@@ -218,17 +218,25 @@ def test_tensorflows_command_line_and_older_versions_take_the_model(tmp_path):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable("items", 2, initializer=0.5)
         ids = v1.placeholder(tf.int64, [None], "ids")
-        kernel = v1.get_variable("kernel", [2, 1], initializer=v1.ones_initializer())
-        logits = tf.nn.embedding_lookup(table, ids) @ kernel
+        partitioner = v1.fixed_size_partitioner(1)
+        ones = v1.ones_initializer()
+        kernel = v1.get_variable(
+            "kernel", [2, 1], initializer=ones, partitioner=partitioner, use_resource=True
+        )
+        logits = tf.nn.embedding_lookup(table, ids) @ tf.convert_to_tensor(kernel)
         harness.initialize(session)
         sok.serving.export(session, tmp_path / "model", {"ids": ids}, {"logits": logits})
     chosen = ["--dir", str(tmp_path / "model"), "--tag_set", "serve", "--signature_def", "serving_default"]
     result = forked.run_code(_COMMAND_LINE, "run", *chosen, "--input_exprs", "ids=[7, 8]", timeout=120)
     assert re.search(r"\[\[1\.\]\s*\[1\.\]\]", result.stdout), result.stdout + result.stderr
-    # 1.15 loads what 2.15 exports: see docs/serving.md. It does not know this attribute.
+    # 1.15 loads what 2.15 exports: see docs/serving.md. It does not know this attribute and this op.
     model = saved_model_pb2.SavedModel.FromString((tmp_path / "model" / "saved_model.pb").read_bytes())
     nodes = model.meta_graphs[0].graph_def.node
     assert nodes and not [node.name for node in nodes if "debug_name" in node.attr]
+    removed = "DisableCopyOnRead"
+    assert not [
+        node.name for node in nodes if node.op == removed or any(removed in one for one in node.input)
+    ]
 
 
 def test_what_has_no_counterpart_is_refused(tmp_path):

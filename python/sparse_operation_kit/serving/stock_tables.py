@@ -29,6 +29,7 @@ Absent = Union[str, float, "Sequence[float]"]
 MODEL_FILE = "saved_model.pb"
 ROW_DTYPES = (tf.float32, tf.float16, tf.bfloat16, tf.int8)
 _LARGEST_INT8 = 127.0
+_CHEAPER_READS = "DisableCopyOnRead"
 # The largest table that is constants: a graph's file can have 2 GB.
 _LARGEST_CONSTANT_MIB = 256
 
@@ -292,11 +293,19 @@ def write_model(
 
 
 def _make_readable_by_older_versions(path: Path) -> None:
-    """Removes names of variables for debuggers, which older versions of TensorFlow do not know."""
+    """Removes what older versions of TensorFlow do not know, and a model that is served does without.
+
+    These are names of variables for debuggers, and ops by which a Saver makes later reads cheaper.
+    """
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for meta_graph in model.meta_graphs:
-        for node in meta_graph.graph_def.node:
+        nodes = [node for node in meta_graph.graph_def.node if node.op != _CHEAPER_READS]
+        removed = {f"^{node.name}" for node in meta_graph.graph_def.node if node.op == _CHEAPER_READS}
+        for node in nodes:
             node.attr.pop("debug_name", None)
+            node.input[:] = [name for name in node.input if name not in removed]
+        del meta_graph.graph_def.node[:]
+        meta_graph.graph_def.node.extend(nodes)
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
