@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import pathlib
 import platform
 from collections.abc import Callable
 
@@ -34,8 +35,17 @@ def available_bytes() -> float:
     return 1024.0 * int(available.split()[0]) if available else float("inf")
 
 
+def drop_from_cache(path: pathlib.Path) -> None:
+    """Drops a file, which is synced, from the page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
 def resident_bytes(field: str) -> int:
-    """Bytes of this process's resident set: the present size (VmRSS) or the peak (VmHWM)."""
+    """Bytes of this process's resident set: the present size (VmRSS), the peak (VmHWM), or a part (RssAnon)."""
     return int(_line("/proc/self/status", field).split()[0]) << 10
 
 

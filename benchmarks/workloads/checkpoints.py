@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -54,7 +53,8 @@ def measure(point: argparse.Namespace) -> list[Result]:
         written = _seconds(
             [*dd, "if=/dev/zero", f"of={folder}/dd", f"count={blocks}", "oflag=direct", "conv=fsync"]
         )
-        _drop_from_cache(folder)
+        for path in filter(pathlib.Path.is_file, folder.rglob("*")):
+            machine.drop_from_cache(path)
         read = _seconds([*dd, f"if={folder}/dd", "of=/dev/null", "iflag=direct"])
         (folder / "dd").unlink()
         touch = [sys.executable, "-c", _TOUCH, str(blocks * _MIB)]
@@ -95,16 +95,6 @@ def _seconds(command: Sequence[str]) -> float:
     begin = time.perf_counter()
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     return time.perf_counter() - begin
-
-
-def _drop_from_cache(folder: pathlib.Path) -> None:
-    """Drops the files in `folder`, which are synced, from the page cache."""
-    for path in filter(pathlib.Path.is_file, folder.rglob("*")):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
 
 
 def _main(stage: str, folder: str, gib: str, dim: str) -> None:

@@ -326,7 +326,9 @@ TEST_F(DeltasTest, TablesWithoutOptimizersFollowAChain) {
         // Without hashing, the capacity of a rank and the number of ranks say which keys there are.
         const int ranks = f == 3 || !hashed ? 2 : static_cast<int>(f) + 1;
         if (n == 1) {
-          followers.push_back(Restore(request.prefix, reference, options, ranks, parts).value());
+          RestoreParts of_follower = parts;
+          of_follower.map_weights = f == 1;
+          followers.push_back(Restore(request.prefix, reference, options, ranks, of_follower).value());
           continue;
         }
         if (f == 3 && n == 2) continue;

@@ -27,6 +27,12 @@ class FileReader {
   virtual int64_t size() const = 0;
   // DataLoss if the file ends before the bytes do.
   virtual Status ReadAt(int64_t offset, void* data, int64_t bytes) = 0;
+  // ReadAt into private memory of mmap, whole pages of which may become the file's: memory that processes
+  // share until they write to it, and writing does not reach the file. The file may be removed after that,
+  // but must not change: if it becomes shorter, reading the memory kills the process.
+  virtual Status MapAt(int64_t offset, void* data, int64_t bytes) { return ReadAt(offset, data, bytes); }
+  // What ReadAt reads from now on stays in the page cache, for MapAt.
+  virtual void KeepCached() {}
 };
 
 // The file operations of checkpoints: the only place that asks the operating system. Tests implement their

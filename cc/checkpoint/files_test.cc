@@ -1,11 +1,13 @@
 #include "cc/checkpoint/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
@@ -122,6 +124,118 @@ TEST_F(PosixFilesTest, AFullDiskIsAnError) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+}
+
+// Anonymous memory of mmap.
+class MappedMemory {
+ public:
+  explicit MappedMemory(int64_t bytes, int protection = PROT_READ | PROT_WRITE)
+      : bytes_(bytes),
+        data_(mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  ~MappedMemory() { munmap(data_, bytes_); }
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+  char* data() const { return static_cast<char*>(data_); }
+  // For EXPECT_TRUE: pages are too long for messages.
+  std::string Text(int64_t begin, int64_t bytes) const {
+    return {data() + begin, static_cast<size_t>(bytes)};
+  }
+
+ private:
+  const int64_t bytes_;
+  void* const data_;
+};
+
+// Whether a file is mapped anywhere in this process.
+bool IsMapped(const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    if (line.find(path) != std::string::npos) return true;
+  }
+  return false;
+}
+
+class MappedFileTest : public PosixFilesTest {
+ protected:
+  void SetUp() override {
+    PosixFilesTest::SetUp();
+    ASSERT_TRUE(MakeFolders(files_, folder_).ok());
+    for (int64_t i = 0; i < 5 * page_; ++i) bytes_ += static_cast<char>('a' + (i + i / page_) % 23);
+    ASSERT_TRUE(WriteWholeFile(files_, path(), bytes_).ok());
+    file_ = std::move(files_.Open(path()).value());
+  }
+  std::string path() const { return folder_ + "/x"; }
+  std::string FileBytes() {
+    std::string bytes;
+    EXPECT_TRUE(ReadWholeFile(files_, path(), 5 * page_, &bytes).ok());
+    return bytes;
+  }
+
+  const int64_t page_ = sysconf(_SC_PAGESIZE);
+  std::string bytes_;
+  std::unique_ptr<FileReader> file_;
+};
+
+TEST_F(MappedFileTest, WholePagesAreMappedAndNothingElseIsWritten) {
+  const MappedMemory memory(8 * page_);
+  ASSERT_TRUE(file_->MapAt(page_, memory.data() + page_, 2 * page_ + 100).ok());
+  EXPECT_TRUE(IsMapped(path()));
+  EXPECT_TRUE(memory.Text(page_, 2 * page_ + 100) == bytes_.substr(page_, 2 * page_ + 100));
+  const std::string zeros(page_, '\0');
+  EXPECT_TRUE(memory.Text(0, page_) == zeros);
+  EXPECT_TRUE(memory.Text(3 * page_ + 100, page_) == zeros) << "what follows in the file is not of the array";
+}
+
+TEST_F(MappedFileTest, WritingToTheMemoryDoesNotReachTheFile) {
+  const MappedMemory memory(2 * page_);
+  ASSERT_TRUE(file_->MapAt(0, memory.data(), 2 * page_).ok());
+  memory.data()[page_ + 5] = '!';
+  EXPECT_TRUE(FileBytes() == bytes_);
+  EXPECT_TRUE(memory.Text(0, page_ + 5) == bytes_.substr(0, page_ + 5));
+}
+
+TEST_F(MappedFileTest, ARemovedFileStaysReadable) {
+  const MappedMemory memory(5 * page_);
+  ASSERT_TRUE(file_->MapAt(0, memory.data(), 5 * page_).ok());
+  ASSERT_TRUE(files_.Remove(path()).ok());
+  file_.reset();
+  EXPECT_TRUE(memory.Text(0, 5 * page_) == bytes_);
+}
+
+TEST_F(MappedFileTest, WhatIsNotAtAPageIsRead) {
+  const MappedMemory memory(5 * page_);
+  ASSERT_TRUE(file_->MapAt(10, memory.data(), 2 * page_).ok());
+  ASSERT_TRUE(file_->MapAt(0, memory.data() + 3 * page_ + 16, page_).ok());
+  EXPECT_FALSE(IsMapped(path()));
+  EXPECT_TRUE(memory.Text(0, 2 * page_) == bytes_.substr(10, 2 * page_));
+  EXPECT_TRUE(memory.Text(3 * page_ + 16, page_) == bytes_.substr(0, page_));
+}
+
+TEST_F(MappedFileTest, TheEndOfTheFileIsAnError) {
+  const MappedMemory memory(6 * page_);
+  const Status status = file_->MapAt(page_, memory.data(), 5 * page_);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find(path()), std::string::npos) << status.message();
+}
+
+TEST_F(MappedFileTest, WithoutAnotherMapTheFileIsRead) {
+  int64_t limit = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
+  if (limit <= 0 || limit > 1 << 20) GTEST_SKIP() << "the system's limit of maps is " << limit;
+  const MappedMemory memory(5 * page_);
+  Status status;
+  {
+    // Pages with other permissions than the next ones are maps of their own.
+    const MappedMemory many(2 * limit * page_, PROT_NONE);
+    int64_t i = 0;
+    while (i < limit && mprotect(many.data() + 2 * i * page_, page_, PROT_READ) == 0) ++i;
+    ASSERT_LT(i, limit);
+    status = file_->MapAt(page_, memory.data() + page_, 2 * page_);
+  }
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_FALSE(IsMapped(path()));
+  EXPECT_TRUE(memory.Text(page_, 2 * page_) == bytes_.substr(page_, 2 * page_));
 }
 
 TEST_F(PosixFilesTest, ATableIsSavedAndRestored) {

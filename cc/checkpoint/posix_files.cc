@@ -1,9 +1,11 @@
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <utility>
@@ -142,11 +144,33 @@ class PosixReader final : public FileReader {
       bytes -= count;
       offset += count;
     }
-    if (range.bytes >= kStretch) DropOldest(range);
+    if (range.bytes >= kStretch && !keeps_cached_) DropOldest(range);
     return OkStatus();
   }
 
+  Status MapAt(int64_t offset, void* data, int64_t bytes) override {
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    const bool fits =
+        offset % page == 0 && reinterpret_cast<uintptr_t>(data) % page == 0 && bytes <= size_ - offset;
+    // What follows in the last page is not of these bytes, so they are read.
+    int64_t whole = fits ? bytes / page * page : 0;
+    // Not all file systems can map, and the number of maps is limited.
+    if (whole > 0 && !MapOver(offset, data, whole)) whole = 0;
+    return ReadAt(offset + whole, static_cast<char*>(data) + whole, bytes - whole);
+  }
+
+  void KeepCached() override { keeps_cached_ = true; }
+
  private:
+  // False if it is impossible. In two steps, because mmap may free the memory at a fixed place, and then
+  // fail.
+  bool MapOver(int64_t offset, void* data, int64_t bytes) const {
+    void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file_.number(), offset);
+    if (pages == MAP_FAILED) return false;
+    if (mremap(pages, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) != MAP_FAILED) return true;
+    munmap(pages, bytes);
+    return false;
+  }
   void DropOldest(const Range& range) {
     Range oldest;
     {
@@ -161,6 +185,7 @@ class PosixReader final : public FileReader {
 
   const Descriptor file_;
   const int64_t size_;
+  std::atomic<bool> keeps_cached_{false};
   Mutex mutex_;
   std::deque<Range> behind_ SOK_GUARDED_BY(mutex_);
 };

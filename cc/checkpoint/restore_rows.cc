@@ -91,7 +91,9 @@ class RowReader {
   Status Run(int64_t* restored) {
     auto keys = source_.Open("keys");
     SOK_RETURN_IF_ERROR(keys.status());
-    SOK_RETURN_IF_ERROR(AddColumns());
+    const auto mapped = MapWeights();
+    SOK_RETURN_IF_ERROR(mapped.status());
+    SOK_RETURN_IF_ERROR(AddColumns(mapped.value()));
     const auto fill = [this](const RowsToFill& rows) {
       return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()), rows.records.size(),
                            [&](int64_t i) { return columns_[static_cast<size_t>(i)](rows); });
@@ -104,7 +106,9 @@ class RowReader {
       SOK_RETURN_IF_ERROR(table_.FillRows(keys_.own, parts_, fill));
       *restored += static_cast<int64_t>(keys_.own.size());
     }
-    return OkStatus();
+    // Row i has the i-th key if and only if no key occurs twice.
+    if (!mapped.value() || table_.state().rows == rows) return OkStatus();
+    return DataLoss("'", keys.value()->path(), "' has keys that occur twice");
   }
 
  private:
@@ -126,7 +130,27 @@ class RowReader {
     return Reader(std::move(reader.value()));
   }
 
-  Status AddColumns() {
+  // Whether the rows that are inserted next have the array of weights as their memory.
+  StatusOr<bool> MapWeights() {
+    const PlacedArray& values = *source_.Find("values");
+    const ArrayType wanted{"<f4", {source_.saved().rows, table_.options().dim}};
+    if (!what_.maps_weights || values.fill.has_value() || values.array.type != wanted) return false;
+    const auto file = source_.checkpoint.Data(values.shard);
+    SOK_RETURN_IF_ERROR(file.status());
+    file.value()->KeepCached();
+    const auto reader = source_.Open("values");
+    SOK_RETURN_IF_ERROR(reader.status());
+    const auto placed = table_.PlaceRows(source_.saved().rows, [&](int64_t at, char* to, int64_t bytes) {
+      return file.value()->MapAt(values.offset + at, to, bytes);
+    });
+    if (placed.ok() && placed.value() && !what_.checked) {
+      SOK_RETURN_IF_ERROR(reader.value()->Skip(values.array.bytes()));
+    }
+    return placed;
+  }
+
+  Status AddColumns(bool mapped) {
+    if (mapped) return AddUsage();
     switch (what_.contents) {
       case RowContents::kWeights:
       case RowContents::kWeightsAndSlots:

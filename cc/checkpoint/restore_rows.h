@@ -87,6 +87,7 @@ struct RowsToRestore {
   bool counts = true;                   // frequencies, last steps and uses too
   SavedRowCatchUp* catch_up = nullptr;  // for kWeightsCaughtUp
   bool checked = false;                 // the keys of this very checkpoint were checked before
+  bool maps_weights = false;            // map them, if the table can; all keys of the shard are wanted
   int64_t first_step = 0;               // the step at which rows without "adam_step" were last current
 };
 

@@ -77,6 +77,9 @@ Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, cons
 struct RestoreParts {
   bool optimizer = true;  // its state and slots; if false, the table accepts any optimizer at its first step
   bool counts = true;     // clocks, frequencies, last steps and uses, ids that wait for admission
+  // Whether tables that get no slots may map the weights of the chain's full checkpoint, as FileReader::MapAt
+  // does, instead of reading them. They are where the shards are those of as many ranks.
+  bool map_weights = false;
 };
 
 // One table's checkpoint, read by one rank. The number of ranks may differ from that of the save.

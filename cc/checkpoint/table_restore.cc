@@ -48,6 +48,11 @@ class ChainRestore final : public TableRestore {
   // The shard that has exactly the rows of this rank; null if the number of ranks or the placement differs.
   const SavedShard* OwnShard() const;
   bool lags() const { return last().optimizer.has_value() && last().optimizer->history.has_value(); }
+  // Whether the table gets the weights of the first checkpoint without slots and without steps to catch up.
+  bool maps_weights() const {
+    return parts_.map_weights && first_ == 0 && OwnShard() != nullptr && !lags() &&
+           !(parts_.optimizer && last().optimizer.has_value());
+  }
   ShardSource SourceOf(const ChainedTable& checkpoint, int shard) const {
     return ShardSource{*checkpoint.checkpoint, checkpoint.manifest, shard};
   }
@@ -194,6 +199,11 @@ Status ChainRestore::CheckAll() {
 
 Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const {
   const KeyFilter filter(options_, source);
+  if (maps_weights()) {
+    const auto file = source.checkpoint.Data(source.Find("values")->shard);
+    SOK_RETURN_IF_ERROR(file.status());
+    file.value()->KeepCached();
+  }
   SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, "keys", filter, [&](Span<const int64_t> keys) {
     *rows += keys.size();
     return OkStatus();
@@ -299,6 +309,7 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
   }
   int64_t rows = 0;
   for (const ChainedTable& checkpoint : to_read()) {
+    what.maps_weights = maps_weights() && &checkpoint == chain_.data();
     SOK_RETURN_IF_ERROR(LoadCheckpoint(executor, checkpoint, what, table, &rows));
   }
   return CheckSize(table->state().rows, rows);

@@ -114,6 +114,15 @@ class HeldTable {
 
   // --- Writing rows ---
 
+  // Gives the next `rows` keys that FillRows inserts, into a table without rows and optimizer, the weights of
+  // an array float32 [rows, dim], row after row; their `fill` need not write weights. place(at, to, bytes) is
+  // called for pieces of the array: it writes bytes [at, at + bytes) to `to`, or maps a file over whole
+  // pages. False, without a call of `place`, if the engine or the table cannot do this. After an error the
+  // table must not be used.
+  virtual StatusOr<bool> PlaceRows(int64_t /*rows*/,
+                                   FunctionRef<Status(int64_t at, char* to, int64_t bytes)> /*place*/) {
+    return false;
+  }
   // The maximum number of keys in a call of FillRows.
   virtual int64_t max_rows_to_fill() const = 0;
   // Inserts the absent ones of `keys`, without admission, counting or eviction. Keys are distinct and owned

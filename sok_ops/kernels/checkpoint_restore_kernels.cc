@@ -1,8 +1,10 @@
 // Kernels that restore tables from checkpoints.
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,15 @@ namespace sok {
 namespace {
 
 namespace tf = ::tensorflow;
+
+// Whether the environment variable SOK_MAP_TABLES asks for tables whose weights are mapped.
+tf::Status MapsTables(bool* maps) {
+  const char* const text = std::getenv("SOK_MAP_TABLES");
+  const std::string_view value = text == nullptr ? "" : text;
+  *maps = value == "1";
+  if (*maps || value.empty() || value == "0") return tf::Status();
+  return tf::errors::InvalidArgument("SOK_MAP_TABLES is '", text, "'; it must be 0 or 1");
+}
 
 // The output `checked` of SokCheckCheckpoint: one replacement for each table.
 struct CheckedTables {
@@ -51,6 +62,7 @@ class CheckCheckpointOp : public tf::OpKernel {
     RestoreParts parts;
     TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 1, "optimizers", &parts.optimizer));
     TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 2, "counts", &parts.counts));
+    TF_RETURN_IF_ERROR(MapsTables(&parts.map_weights));
     OpenedCheckpoints opened(PosixFiles());
     int64_t spare = kSmallTables;
     for (int i = 0; i < num_tables_; ++i) {

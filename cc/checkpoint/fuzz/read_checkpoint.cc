@@ -280,6 +280,7 @@ void Fill(const std::map<std::string, std::string>& contents, MemoryFiles* files
 void Read(const Image& image, MemoryFiles* files, const TableOptions& options, bool optimizer, bool good) {
   RestoreParts parts;
   parts.optimizer = optimizer;
+  parts.map_weights = !optimizer;
   OpenedCheckpoints opened(*files);
   auto restore = TableRestore::Open(opened, image.prefixes.back(), "t", options, parts);
   if (!restore.ok()) {

@@ -21,6 +21,7 @@ _PROGRAMS = {
         "bloom_blocks_test.cc",
         "faults_test.cc",
         "files_test.cc",
+        "mapped_tables_test.cc",
     ],
     # Counts all memory of its program, which can therefore contain no other test, and creates a table that is too
     # large for kernels on the host.

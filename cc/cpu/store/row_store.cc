@@ -34,6 +34,13 @@ RowStore::RowStore(int64_t dim)
 
 Status RowStore::Reserve(int64_t rows) { return slabs_.Reserve(rows); }
 
+Status RowStore::ReserveWith(int64_t rows, PlaceBytes place) {
+  // Records are rows of the array, without padding.
+  stride_ = dim_;
+  slabs_ = Slabs(dim_ * kFloatBytes, Slabs::BitsFor(dim_ * kFloatBytes, kSlabBytes));
+  return slabs_.ReserveWith(rows, place);
+}
+
 Status RowStore::SetSlots(Span<const SlotSpec> slots) {
   int64_t floats = dim_;
   std::vector<int64_t> offsets;

@@ -28,6 +28,10 @@ class RowStore {
   // ResourceExhausted if memory runs out; the store is then unchanged.
   Status Reserve(int64_t rows);
 
+  // Makes the rows [0, rows) of a store without rows and slots addressable, with the weights of an array
+  // float32 [rows, dim]. Errors are those of Slabs::ReserveWith.
+  Status ReserveWith(int64_t rows, PlaceBytes place);
+
   // Replaces the slots of every row by these, filled with their `fill`. Weights stay bit for bit. Needs
   // memory for one slab in addition to the table. InvalidArgument for a width below 1; ResourceExhausted if
   // memory runs out; the store is then unchanged. Invalidates pointers.

@@ -68,6 +68,43 @@ TEST(RowStoreGrowthTest, TooLittleMemoryIsAnErrorAndChangesNothing) {
   EXPECT_TRUE(store.Reserve(200).ok());
 }
 
+TEST(RowStoreGrowthTest, RowsOfAnArrayAreRecords) {
+  for (const int64_t dim : {1, 3, 16, 1025}) {
+    for (const int64_t rows : {1, 5, 10000}) {
+      RowStore store(dim);
+      std::vector<float> array(rows * dim);
+      for (size_t i = 0; i < array.size(); ++i) array[i] = static_cast<float>(i % 9973 + 1);
+      int64_t placed = 0;
+      const auto place = [&](int64_t at, char* to, int64_t bytes) {
+        EXPECT_EQ(at, placed);
+        std::memcpy(to, reinterpret_cast<const char*>(array.data()) + at, bytes);
+        placed += bytes;
+        return OkStatus();
+      };
+      ASSERT_TRUE(store.ReserveWith(rows, place).ok());
+      EXPECT_EQ(placed, rows * dim * 4);
+      EXPECT_EQ(store.rows(), rows);
+      ASSERT_TRUE(store.Reserve(rows + 9000).ok());
+      const SlotSpec slot{2, 0.5f};
+      for (const int slots : {0, 1}) {
+        ASSERT_TRUE(store.SetSlots({&slot, slots}).ok());
+        for (int64_t row = 0; row < store.rows(); ++row) {
+          for (int64_t c = 0; c < dim; ++c) {
+            ASSERT_EQ(store.weights(row)[c], row < rows ? array[row * dim + c] : 0.0f) << row << ", " << c;
+          }
+        }
+      }
+      EXPECT_EQ(store.slot(rows, 0)[1], 0.5f);
+    }
+  }
+}
+
+TEST(RowStoreGrowthTest, AnArrayThatCannotBeReadIsAnError) {
+  RowStore store(4);
+  const auto place = [](int64_t, char*, int64_t) { return DataLoss("no file"); };
+  EXPECT_EQ(store.ReserveWith(10, place).message(), "no file");
+}
+
 constexpr int64_t kDims[] = {1, 2, 3, 7, 16, 63, 64, 129, 1025};
 
 TEST(RowStoreLayoutTest, StrideFollowsTheRecord) {

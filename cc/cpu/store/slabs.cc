@@ -45,4 +45,13 @@ Status Slabs::Reserve(int64_t n) {
   return OkStatus();
 }
 
+Status Slabs::ReserveWith(int64_t n, PlaceBytes place) {
+  SOK_RETURN_IF_ERROR(Reserve(n));
+  const int64_t slab_bytes = record_bytes_ << slab_bits_;
+  for (int64_t begin = 0; begin < bytes(); begin += slab_bytes) {
+    SOK_RETURN_IF_ERROR(place(begin, at(begin / record_bytes_), std::min(slab_bytes, bytes() - begin)));
+  }
+  return OkStatus();
+}
+
 }  // namespace sok

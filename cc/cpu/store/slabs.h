@@ -5,10 +5,15 @@
 #include <type_traits>
 #include <vector>
 
+#include "cc/base/function_ref.h"
 #include "cc/base/huge_pages.h"
 #include "cc/base/status.h"
 
 namespace sok {
+
+// Writes the bytes [at, at + bytes) of an array to `to`. May map a file over whole pages instead, whose
+// contents changes to the memory do not reach.
+using PlaceBytes = FunctionRef<Status(int64_t at, char* to, int64_t bytes)>;
 
 // Zeroed records of a fixed size, numbered from 0, that never move as their number grows: slabs of 2^k
 // records each. A slab is only address space until its records are used, so a table of a hundred rows takes a
@@ -26,6 +31,10 @@ class Slabs {
   // Makes the records [0, n) addressable. Never shrinks. ResourceExhausted if memory runs out; records that
   // were addressable stay so.
   Status Reserve(int64_t n);
+
+  // Reserve for an object without records, with the contents of an array of n records. After another error
+  // than ResourceExhausted the contents are undefined.
+  Status ReserveWith(int64_t n, PlaceBytes place);
 
   char* at(int64_t record) const {
     return static_cast<char*>(slabs_[record >> slab_bits_].data()) + (record & mask_) * record_bytes_;

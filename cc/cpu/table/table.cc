@@ -141,6 +141,12 @@ Status Table::Reserve(int64_t new_keys) {
   return status.ok() ? status : NoRoomFor(options_, size(), bytes(), status);
 }
 
+Status Table::PlaceRows(int64_t rows, PlaceBytes place) {
+  SOK_RETURN_IF_ERROR(CheckCapacity(rows));
+  SOK_RETURN_IF_ERROR(Named(store_.ReserveWith(rows, place)));
+  return Reserve(rows);
+}
+
 Status Table::ReserveRecords(int64_t rows) {
   SOK_RETURN_IF_ERROR(store_.Reserve(rows));
   SOK_RETURN_IF_ERROR(usage_.Reserve(rows));

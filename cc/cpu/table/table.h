@@ -95,6 +95,10 @@ class Table final : public EngineTable {
   Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows,
                     InitialValues values = InitialValues::kAll);
 
+  // For a table with hashing and without rows: those that the next insertions make get the weights of an
+  // array float32 [rows, dim], in order. Errors are those of FindOrMake and Slabs::ReserveWith.
+  Status PlaceRows(int64_t rows, PlaceBytes place);
+
   // Finds or inserts the distinct ids of a training lookup, in which ids[i] occurs counts[i] >= 1 times. Like
   // FindOrMake, but ids that options().admission does not admit yet get no row (kAbsent), and a full table
   // evicts other rows as options().on_full says. Reads `counts` only if counts_lookups(). After an error the

@@ -88,6 +88,7 @@ class HeldCpuTable final : public HeldTable {
     });
   }
 
+  StatusOr<bool> PlaceRows(int64_t rows, PlaceBytes place) override;
   int64_t max_rows_to_fill() const override { return kPieceRows; }
   Status FillRows(Span<const int64_t> keys, const RowParts& parts,
                   FunctionRef<Status(const RowsToFill&)> fill) override {
@@ -221,6 +222,13 @@ Status HeldCpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const
     if (static_cast<int64_t>(piece.rows.size()) == kPieceRows) SOK_RETURN_IF_ERROR(flush());
   }
   return flush();
+}
+
+StatusOr<bool> HeldCpuTable::PlaceRows(int64_t rows, PlaceBytes place) {
+  if (!table_.options().use_hashtable || table_.row_limit() > 0 || table_.optimizer() != nullptr)
+    return false;
+  SOK_RETURN_IF_ERROR(WithinMemory([&] { return table_.PlaceRows(rows, place); }));
+  return true;
 }
 
 Status HeldCpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
