@@ -113,6 +113,17 @@ def test_key_lookups(tmp_path):
         assert result.counts["buckets: keys of a window"] >= 4
 
 
+def test_open_tables(tmp_path):
+    _, results = run_workload(tmp_path, "open_tables", "--folder", str(tmp_path))
+    assert [(result.question["rows"], result.question["files"]) for result in results] == [
+        (125_000, "warm"),
+        (125_000, "cold"),
+    ]
+    for result in results:
+        assert list(result.timings) == ["mapped", "read"]
+        assert result.counts["mapped: private MB"] > 0
+
+
 def test_server_costs(tmp_path):
     done, results = run_workload(tmp_path, "server_costs")
     checked, costs, of_jobs = results[0], results[1:3], results[3:]

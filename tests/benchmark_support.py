@@ -27,6 +27,7 @@ TINY = {
     "lookup_prefetch": f"{_TABLES} --calls 2 --hidden 4",
     "lookups_over_ranks": f"{_TABLES} --calls 1 --transport mpi --cycle_time 1",
     "many_tables": "--tables 3 --rows_each 7 --dim 2 --rounds 1",
+    "open_tables": "--mb 2 --dim 4 --batch 50 --rounds 1",
     "parameter_servers": f"{_SERVERS} --workers 1",
     "parts": "--ids 64 --distinct 99 --keys 50 --dim 4 --table_mb 0.01 --rounds 1 --id_zipf 1 --hand_overs 9",
     "peers": f"{_TABLES} --batches 2",

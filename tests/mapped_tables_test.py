@@ -29,7 +29,7 @@ def map_tables(monkeypatch):
 
 
 def kib_of(path):
-    """The kB of a file that this process has mapped: {"Rss": ..., "Shared_Clean": ...}, empty if it has not."""
+    """The kB of a file that this process has mapped, "Rss" and others; empty if it has not."""
     found, counts = {}, None
     with open("/proc/self/smaps", encoding="utf-8") as lines:
         for line in lines:
@@ -82,37 +82,43 @@ OPEN = textwrap.dedent("""
     import tensorflow as tf
     import sparse_operation_kit
     from mapped_tables_test import KEYS, kib_of
-    folder, path = sys.argv[1:]
+    folder, path, loader = sys.argv[1:]
     v1 = tf.compat.v1
-    with tf.Graph().as_default(), v1.Session() as session:
-        v1.saved_model.load(session, ["serve"], folder)
-        total = session.run("rows:0", {"ids:0": KEYS}).astype(np.float64).sum()
-        print(json.dumps([total, kib_of(path)]))
+    session = v1.Session(graph=tf.Graph())
+    if loader == "2":
+        model = tf.saved_model.load(folder)
+        rows = model.signatures["serving_default"](ids=tf.constant(KEYS))["rows"].numpy()
+    else:
+        with session.graph.as_default():
+            v1.saved_model.load(session, ["serve"], folder)
+        rows = session.run("rows:0", {"ids:0": KEYS})
+    print(json.dumps([rows.astype(np.float64).sum(), kib_of(path)]))
 """)
 
 
-def open_model(folder, path, tmp_path):
+def open_model(folder, path, loader, tmp_path):
     program = tmp_path / "open.py"
     program.write_text(OPEN)
     paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    done = forked.run(program, str(folder), str(path), env={**os.environ, "PYTHONPATH": paths})
+    done = forked.run(program, str(folder), str(path), loader, env={**os.environ, "PYTHONPATH": paths})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_processes_share_the_memory(model, tmp_path, monkeypatch):
+@pytest.mark.parametrize("loader", ["1", "2"])
+def test_processes_share_the_memory(model, loader, tmp_path, monkeypatch):
     folder, rows = model
     path = data_file(folder)
     with v1.Session(graph=tf.Graph()) as session:
         with session.graph.as_default():
             v1.saved_model.load(session, ["serve"], str(folder))
         np.testing.assert_array_equal(session.run("rows:0", {"ids:0": KEYS}), rows)
-        total, kib = open_model(folder, path, tmp_path)
+        total, kib = open_model(folder, path, loader, tmp_path)
         assert total == pytest.approx(rows.astype(np.float64).sum())
         assert kib["Shared_Clean"] == kib["Rss"] > 0.9 * rows.nbytes / 1024, kib
         assert kib["Private_Dirty"] == kib["Anonymous"] == 0, kib
         monkeypatch.setenv("SOK_MAP_TABLES", "0")
-        assert open_model(folder, path, tmp_path) == [total, {}]
+        assert open_model(folder, path, loader, tmp_path) == [total, {}]
 
 
 def test_a_session_that_trains_reads_and_one_that_evaluates_maps(tmp_path):
@@ -172,5 +178,7 @@ def test_a_follower_changes_mapped_rows(tmp_path):
 def test_another_value_is_an_error(model, monkeypatch):
     monkeypatch.setenv("SOK_MAP_TABLES", "yes")
     with v1.Session(graph=tf.Graph()) as session, session.graph.as_default():
-        with pytest.raises(tf.errors.InvalidArgumentError, match="SOK_MAP_TABLES is 'yes'; it must be 0 or 1"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="SOK_MAP_TABLES is 'yes'; it must be 0 or 1"
+        ):
             v1.saved_model.load(session, ["serve"], str(model[0]))

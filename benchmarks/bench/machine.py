@@ -45,7 +45,7 @@ def drop_from_cache(path: pathlib.Path) -> None:
 
 
 def resident_bytes(field: str) -> int:
-    """Bytes of this process's resident set: the present size (VmRSS), the peak (VmHWM), or a part (RssAnon)."""
+    """This process's resident bytes: the present size (VmRSS), its own part (RssAnon), the peak (VmHWM)."""
     return int(_line("/proc/self/status", field).split()[0]) << 10
 
 

@@ -6,20 +6,31 @@
 #include <utility>
 
 #include "cc/checkpoint/column_pieces.h"
+#include "cc/cpu/dedup/dedup.h"
 #include "cc/table/bloom_filter.h"
 
 namespace sok {
 namespace {
 
-// Checks the keys of a piece, which must be distinct.
-Status CheckPiece(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
-  for (const int64_t key : keys) SOK_RETURN_IF_ERROR(filter.Check(key, path));
-  std::vector<int64_t> sorted = keys;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) return DataLoss("'", path, "' has the key ", *twice, " twice");
-  return OkStatus();
-}
+// Checks the keys of pieces, which must be distinct in each piece.
+class KeyChecker {
+ public:
+  Status Check(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
+    for (const int64_t key : keys) SOK_RETURN_IF_ERROR(filter.Check(key, path));
+    InlineExecutor executor;
+    firsts_.resize(keys.size());
+    SOK_RETURN_IF_ERROR(deduplicator_.Run(executor, keys, &distinct_, Span<int32_t>(firsts_)));
+    if (distinct_.size() == keys.size()) return OkStatus();
+    size_t twice = 0;
+    while (firsts_[twice] == static_cast<int32_t>(twice)) ++twice;
+    return DataLoss("'", path, "' has the key ", keys[twice], " twice");
+  }
+
+ private:
+  Deduplicator deduplicator_;
+  std::vector<int64_t> distinct_;
+  std::vector<int32_t> firsts_;
+};
 
 // Reads numbers that cannot be negative.
 Status ReadCounts(ArrayReader* reader, Span<int64_t> values) {
@@ -35,12 +46,13 @@ struct PieceOfKeys {
   std::vector<int64_t> all;
   std::vector<bool> wanted;  // by index in `all`
   std::vector<int64_t> own;  // the wanted ones of `all`
+  KeyChecker checker;
 
   // Reads the next `count` keys, and checks them unless they are `checked`.
   Status Read(ArrayReader* reader, const KeyFilter& filter, int64_t count, bool checked) {
     all.resize(static_cast<size_t>(count));
     SOK_RETURN_IF_ERROR(reader->Read(all.data(), count * static_cast<int64_t>(sizeof(int64_t))));
-    if (!checked) SOK_RETURN_IF_ERROR(CheckPiece(filter, all, reader->path()));
+    if (!checked) SOK_RETURN_IF_ERROR(checker.Check(filter, all, reader->path()));
     wanted.resize(all.size());
     own.clear();
     for (size_t i = 0; i < all.size(); ++i) {
@@ -106,9 +118,7 @@ class RowReader {
       SOK_RETURN_IF_ERROR(table_.FillRows(keys_.own, parts_, fill));
       *restored += static_cast<int64_t>(keys_.own.size());
     }
-    // Row i has the i-th key if and only if no key occurs twice.
-    if (!mapped.value() || table_.state().rows == rows) return OkStatus();
-    return DataLoss("'", keys.value()->path(), "' has keys that occur twice");
+    return OkStatus();
   }
 
  private:
@@ -130,7 +140,8 @@ class RowReader {
     return Reader(std::move(reader.value()));
   }
 
-  // Whether the rows that are inserted next have the array of weights as their memory.
+  // Whether the rows that are inserted next have the array of weights as their memory. The i-th key then gets
+  // its i-th row, if no key occurs twice, which the caller finds by the number of rows.
   StatusOr<bool> MapWeights() {
     const PlacedArray& values = *source_.Find("values");
     const ArrayType wanted{"<f4", {source_.saved().rows, table_.options().dim}};
@@ -413,11 +424,12 @@ Status ForEachKeyPiece(const ShardSource& source, const std::string& array, cons
   SOK_RETURN_IF_ERROR(reader.status());
   const int64_t rows = source.Find(array)->array.type.shape[0];
   std::vector<int64_t> keys;
+  KeyChecker checker;
   for (int64_t first = 0; first < rows; first += kPieceItems) {
     keys.resize(static_cast<size_t>(std::min(kPieceItems, rows - first)));
     SOK_RETURN_IF_ERROR(
         reader.value()->Read(keys.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
-    SOK_RETURN_IF_ERROR(CheckPiece(filter, keys, reader.value()->path()));
+    SOK_RETURN_IF_ERROR(checker.Check(filter, keys, reader.value()->path()));
     keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int64_t key) { return !filter.Wants(key); }),
                keys.end());
     SOK_RETURN_IF_ERROR(visit(keys));

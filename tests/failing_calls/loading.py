@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+import harness
 import sparse_operation_kit as sok
 from failing_calls.saving import IncrementsOfHook
 from failing_calls.scenario import Scenario
@@ -122,6 +124,59 @@ class InitializesFromCheckpoint(Scenario):
         assert _digests(self.folder) == self._files, "the checkpoint has changed"
 
 
+class MapsTables(Scenario):
+    """The rows of a checkpoint are mapped into a table that has other rows, in a graph that does not train."""
+
+    name = "restore_mapped"
+    kills = False
+    _COLUMNS = 3000  # three rows have several pages
+
+    def __init__(self, folder: Path) -> None:
+        """Builds the graph."""
+        super().__init__(folder)
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+            table = sok.EmbeddingVariable(TABLES[0], self._COLUMNS)
+            self._rows = v1.placeholder(tf.float32, [3, self._COLUMNS])
+            self._assign = table.assign_rows(np.arange(3), self._rows)
+            self._reader = harness.TableReader(table)
+            self._initialize = v1.global_variables_initializer()
+            self._saver = v1.train.Saver()
+        self._saved, self._other = np.arange(6.0 * self._COLUMNS).reshape([2, 3, -1])
+
+    def start(self) -> None:
+        """Saves a checkpoint, which stays as it is."""
+        self._session = v1.Session(graph=self._graph, config=harness.without_optimizations())
+        self._session.run([self._init, self._initialize])
+        self._session.run(self._assign, {self._rows: self._saved})
+        with self._graph.as_default():
+            self._prefix = self._saver.save(self._session, str(self.folder / "model.ckpt"))
+        self._files = _digests(self.folder)
+
+    def prepare(self) -> None:
+        """Gives the table other rows."""
+        self._session.run(self._assign, {self._rows: self._other})
+
+    def act(self) -> None:
+        """A restore."""
+        os.environ["SOK_MAP_TABLES"] = "1"
+        try:
+            self._saver.restore(self._session, self._prefix)
+        finally:
+            del os.environ["SOK_MAP_TABLES"]
+
+    def check(self, error: Exception | None) -> None:
+        """The table has the rows of the checkpoint, or those before."""
+        assert error is None or self.failure.kinds != "map", "a file that cannot be mapped was not read"
+        if error is not None:
+            self.check_error(error)
+        ((keys, rows),) = self._reader.read(self._session)
+        right = self._saved if error is None else self._other
+        np.testing.assert_array_equal(rows[np.argsort(keys)], right)
+        assert _digests(self.folder) == self._files, "the checkpoint has changed"
+
+
 class _RawFiles(Scenario):
     """Tables in the raw files of the original SOK."""
 
@@ -230,4 +285,4 @@ class LoadsRawFiles(_RawFiles):
         self._check_rows(3)
 
 
-SCENARIOS = (Restores, InitializesFromCheckpoint, DumpsRawFiles, LoadsRawFiles)
+SCENARIOS = (Restores, InitializesFromCheckpoint, MapsTables, DumpsRawFiles, LoadsRawFiles)
