@@ -14,6 +14,7 @@ from failing_calls.scenario import Scenario
 _SAMPLES = {
     "what the removal of old checkpoints asks": "--only hook --kind question --kind lock --sample 20",
     "what a restore asks": "--only restore --kind question --sample 30",
+    "what cannot be mapped": "--only restore_mapped --kind map",
     "what an export removes": "--only saved_model_sok --kind unlink --without-kills",
     "renames that are made and reported as failed": "--only raw_dump --kind rename --sample 20",
     "others": "--only save --only restore --only raw_dump --only npy --only memory_save --sample 2",

@@ -162,7 +162,8 @@ class MapsTables(Scenario):
         """A restore."""
         os.environ["SOK_MAP_TABLES"] = "1"
         try:
-            self._saver.restore(self._session, self._prefix)
+            with self._graph.as_default():
+                self._saver.restore(self._session, self._prefix)
         finally:
             del os.environ["SOK_MAP_TABLES"]
 
