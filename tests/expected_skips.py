@@ -57,6 +57,7 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"root reads everything": lambda: os.geteuid() == 0,
     r"TensorFlow's build for CPUs has no kernel of the op for GPUs": _tables_are_on_a_gpu,
     r"threads are the CPU engine's": _tables_are_on_a_gpu,
+    r"tables on GPUs are read": _tables_are_on_a_gpu,
     # tools/setup.sh installs Open MPI if it can, and never valgrind.
     r"mpirun is not installed": lambda: os.geteuid() != 0,
     # Nothing is installed there that would replace TensorFlow.

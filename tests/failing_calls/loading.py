@@ -125,7 +125,7 @@ class InitializesFromCheckpoint(Scenario):
 
 
 class MapsTables(Scenario):
-    """The rows of a checkpoint are mapped into a table that has other rows, in a graph that does not train."""
+    """The rows of a checkpoint are mapped into a table with other rows, in a graph that does not train."""
 
     name = "restore_mapped"
     kills = False
