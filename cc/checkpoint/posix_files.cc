@@ -171,6 +171,7 @@ class PosixReader final : public FileReader {
     munmap(pages, bytes);
     return false;
   }
+
   void DropOldest(const Range& range) {
     Range oldest;
     {
