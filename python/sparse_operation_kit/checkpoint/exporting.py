@@ -21,6 +21,8 @@ from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.paths import check_path
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks
 
+# The file of a SavedModel's graphs.
+MODEL_FILE = "saved_model.pb"
 # Approximate size of a row group of a Parquet file, which readers load at once.
 _ROW_GROUP_BYTES = 64 << 20
 
@@ -72,7 +74,7 @@ def export(
 
 def is_model(path: Path) -> bool:
     """Returns whether a path is the folder of a SavedModel."""
-    return (path / "saved_model.pb").is_file()
+    return (path / MODEL_FILE).is_file()
 
 
 def into_new_folder(to: Path, write: Callable[[Path], object]) -> None:

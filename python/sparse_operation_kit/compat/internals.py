@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2, variable_pb2  # noqa: F401
-from tensorflow.core.protobuf import saved_model_pb2  # noqa: F401
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2  # noqa: F401
 from tensorflow.python.client import session  # noqa: F401
 from tensorflow.python.eager import context  # noqa: F401
 from tensorflow.python.feature_column import feature_column as columns_v1  # noqa: F401
@@ -19,6 +19,7 @@ from tensorflow.python.feature_column import feature_column_v2 as columns_v2  # 
 from tensorflow.python.feature_column import serialization  # noqa: F401
 from tensorflow.python.framework import func_graph, kernels, op_def_registry, ops  # noqa: F401
 from tensorflow.python.framework.function import Defun  # noqa: F401
+from tensorflow.python.framework.function_def_to_graph import function_def_to_graph  # noqa: F401
 from tensorflow.python.ops import control_flow_v2_func_graphs as branches  # noqa: F401
 from tensorflow.python.ops import (  # noqa: F401
     init_ops,

@@ -7,7 +7,7 @@ registrations in `sok_ops/ops`. The functions add nothing to a graph.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -37,9 +37,11 @@ DIVIDE_GRADIENTS = "SokDivideGradients"
 EXCHANGE = "SokExchange"
 OPAQUE = "SokOpaque"
 CHECK_CHECKPOINT = "SokCheckCheckpoint"
+RAISE_FAILURES = "SokRaiseFailures"
 CHECKPOINT_STAGE = "SokCheckpointStage"
 RESTORE_STAGE = "SokRestoreStage"
 VOCABULARY_LOOKUP = "SokVocabularyLookup"
+MERGE_IDS = "SokMergeIds"
 COMBINE_ROWS = "SokCombineRows"
 COMBINE_ROWS_GRAD = "SokCombineRowsGrad"
 # Types of TensorFlow's ops that call the function `f`.
@@ -78,6 +80,9 @@ _LOOPS = {
 _PASS_GRADIENTS_ON = {
     "Identity": "the gate of optimizers, which delays gradients until all gradients of an op are computed",
 }
+_COPY = {
+    "Identity": "created for the outputs of functions and loops",
+}
 _UNIQUE = "Unique"  # its first output has each value once
 _GROUP_CONTROL_INPUTS = {
     "NoOp": "created by tf.group; a gate may wait for it instead of the gradients",
@@ -86,7 +91,17 @@ _HAVE_BRANCHES = {
     "If": "created by tf.cond from two functions, then_branch and else_branch",
     "StatelessIf": "created by tf.cond if neither function has state",
 }
-_CALL_FUNCTIONS = (*CALLS, *_LOOPS, *_HAVE_BRANCHES)
+_HAVE_MANY_BRANCHES = {
+    "Case": "created by tf.switch_case from its functions, branches",
+    "StatelessCase": "the same, if none of the functions has state",
+}
+# The attributes that are the functions of an op.
+_FUNCTIONS = {
+    **dict.fromkeys(CALLS, ("f",)),
+    **dict.fromkeys(_LOOPS, ("cond", "body")),
+    **dict.fromkeys(_HAVE_BRANCHES, ("then_branch", "else_branch")),
+}
+_CALL_FUNCTIONS = (*_FUNCTIONS, *_HAVE_MANY_BRANCHES)
 # Prefixes of TensorFlow op types, which all versions of an op share.
 _FED = {
     "Placeholder": "its value is fed",
@@ -211,7 +226,7 @@ def tables_of(graph: tf.Graph) -> list[tf.Operation]:
 def trains_tables(graph: tf.Graph) -> bool:
     """Returns whether a graph, or a function in it, has an op that takes a step of a table's optimizer."""
     return any(op.type in _TRAIN for op in graph.get_operations()) or any(
-        node.op in _TRAIN for function in _functions_of_graph(graph).values() for node in function.node_def
+        node.op in _TRAIN for function in functions_of_graph(graph).values() for node in function.node_def
     )
 
 
@@ -240,8 +255,8 @@ def tables_behind_nodes(graph: tf.compat.v1.GraphDef, names: Sequence[str]) -> l
     return sorted(name for name in seen if nodes[name].op == TABLE)
 
 
-def table_of(handle: tf.Tensor) -> tf.Operation:
-    """Returns the op that created a handle, outside the functions, loops and branches that captured it."""
+def outer_handle(handle: tf.Tensor) -> tf.Tensor:
+    """Returns a handle as it is outside the functions, loops and branches that captured it."""
     while True:
         captured = _captured(handle)
         if captured is not None:
@@ -249,7 +264,17 @@ def table_of(handle: tf.Tensor) -> tf.Operation:
         elif handle.op.type in _PASS_HANDLES_ON:
             (handle,) = (tensor for tensor in handle.op.inputs if tensor.dtype == tf.resource)
         else:
-            return handle.op
+            return handle
+
+
+def table_of(handle: tf.Tensor) -> tf.Operation:
+    """Returns the op that created a handle, outside the functions, loops and branches that captured it."""
+    return outer_handle(handle).op
+
+
+def is_handle(tensor: tf.Tensor) -> bool:
+    """Returns whether a tensor is the handle of one of the library's tables."""
+    return tensor.dtype == tf.resource and is_of_library(table_of(tensor))
 
 
 def table_names(op: tf.Operation) -> list[str]:
@@ -278,18 +303,36 @@ def frame_entered_by(op: tf.Operation) -> str | None:
     return None if is_inner else op.get_attr("frame_name").decode()
 
 
-def is_in_loop(sources: Sequence[tf.Operation]) -> bool:
-    """Returns whether what depends on these ops is in a loop that is no function."""
-    pending, seen = list(sources), set(sources)
+def enters_loop(op: tf.Operation) -> bool:
+    """Returns whether an op takes a value into a loop that is no function."""
+    return op.type in _ENTERS_LOOPS
+
+
+def loops_around(op: tf.Operation) -> list[tf.Operation]:
+    """Returns an op that takes a value into each loop that is no function and that an op is in.
+
+    The innermost loop is the first.
+    """
+    found, pending, seen = [], [op], {op}
     while pending:
         op = pending.pop()
-        if op.type in _ENTERS_LOOPS:
-            return True
-        if op.type not in _LEAVES_LOOPS:
-            new = [tensor.op for tensor in op.inputs if tensor.op not in seen]
-            seen.update(new)
-            pending += new
-    return False
+        sources = [tensor.op for tensor in op.inputs]
+        if enters_loop(op):
+            found.append(op)
+            pending = []
+        elif op.type in _LEAVES_LOOPS:
+            continue
+        else:
+            sources += op.control_inputs
+        new = [source for source in sources if source not in seen]
+        seen.update(new)
+        pending += new
+    return found
+
+
+def is_conditional(op: tf.Operation) -> bool:
+    """Returns whether an op runs one of several functions, its branches."""
+    return op.type in _HAVE_BRANCHES or op.type in _HAVE_MANY_BRANCHES
 
 
 def is_loop(op: tf.Operation) -> bool:
@@ -297,26 +340,54 @@ def is_loop(op: tf.Operation) -> bool:
     return op.type in _LOOPS
 
 
-def ops_of_library_called_by(op: tf.Operation) -> list[str]:
-    """Returns the sorted types of the library's ops in the functions that an op leads to."""
-    called = list(_functions_of(op.node_def))
-    functions = _functions_of_graph(op.graph) if called else {}
-    found, seen = set(), set()
+def functions_called_by(
+    nodes: Iterable[tf.compat.v1.NodeDef], functions: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns those of the functions, definitions by name, that nodes lead to."""
+    called = [name for node in nodes for name in (node.op, *_functions_of(node))]
+    found: dict[str, Any] = {}
     while called:
         name = called.pop()
-        if name in seen or name not in functions:
-            continue
-        seen.add(name)
-        for node in functions[name].node_def:
-            found.update([node.op] * node.op.startswith(_PREFIX))
-            called += [*_functions_of(node), node.op]
-    return sorted(found)
+        if name in functions and name not in found:
+            found[name] = functions[name]
+            called += [one for node in found[name].node_def for one in (node.op, *_functions_of(node))]
+    return found
+
+
+def ops_of_library_called_by(op: tf.Operation, functions: Mapping[str, Any]) -> list[str]:
+    """Returns the sorted types of the library's ops in those of the functions that an op leads to."""
+    called = functions_called_by([op.node_def], functions).values()
+    return sorted({node.op for one in called for node in one.node_def if node.op.startswith(_PREFIX)})
+
+
+def called_in_place(op: tf.Operation, functions: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the functions that a call, a conditional or a loop runs; [] for other ops.
+
+    Those of a conditional are in the order of its branches; those of a loop are its condition and its body.
+    """
+    if op.type in functions:
+        return [op.type]
+    if op.type in _HAVE_MANY_BRANCHES:
+        return [one.name for one in op.get_attr("branches")]
+    return [op.get_attr(name).name for name in _FUNCTIONS.get(op.type, ())]
+
+
+def is_copy(op: tf.Operation) -> bool:
+    """Returns whether an op returns what it takes."""
+    return op.type in _COPY
+
+
+def before_copies(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns the tensor of which a tensor is a copy, or the tensor itself."""
+    while is_copy(tensor.op):
+        (tensor,) = tensor.op.inputs
+    return tensor
 
 
 def calls_loops(op: tf.Operation) -> bool:
     """Returns whether an op that is no loop calls functions that have loops, or call such functions."""
     called = [] if is_loop(op) else list(_functions_of(op.node_def))
-    functions = _functions_of_graph(op.graph) if called else {}
+    functions = functions_of_graph(op.graph) if called else {}
     seen = set()
     while called:
         name = called.pop()
@@ -515,11 +586,11 @@ def nodes_of_branches(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:
     if op.type not in _HAVE_BRANCHES:
         return []
     branches = {op.get_attr(name).name for name in ("then_branch", "else_branch")}
-    functions = _functions_of_graph(op.graph)
+    functions = functions_of_graph(op.graph)
     return [node for name in functions if name in branches for node in functions[name].node_def]
 
 
-def _functions_of_graph(graph: tf.Graph) -> dict[str, Any]:
+def functions_of_graph(graph: tf.Graph) -> dict[str, Any]:
     """Returns the definitions of a graph's functions by name."""
     return {function.signature.name: function for function in graph.as_graph_def().library.function}
 

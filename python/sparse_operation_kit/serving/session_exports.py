@@ -20,7 +20,7 @@ from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks.communicator import alone, communicator
 from sparse_operation_kit.serving.stock_graph import StockGraph
 from sparse_operation_kit.serving.stock_models import write_stock_model
-from sparse_operation_kit.serving.stock_tables import Absent, StockOptions, StockTable
+from sparse_operation_kit.serving.stock_tables import Absent, StockOptions
 from sparse_operation_kit.serving.together import Together
 
 
@@ -114,18 +114,13 @@ def freeze(
         op.name for op in graph_ops.ops_needed_by([source.get_operation_by_name(one) for one in outputs])
     }
     tables = [one for one in graph_keys.embedding_variables(session.graph) if one.m_var_name in needed]
-    with session.graph.as_default():
-        saver = tf.compat.v1.train.Saver(tables)
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "model")
-        with session.graph.as_default():
-            saver.save(session, prefix, write_meta_graph=False, write_state=False)
-        checkpoint = open_checkpoint(prefix)
-
-        def table_named(name: str) -> StockTable:
-            return StockTable(checkpoint.select([name])[0].open(), options)
-
-        part = StockGraph(source, table_named)
+        if tables:
+            with session.graph.as_default():
+                saver = tf.compat.v1.train.Saver(tables)
+                saver.save(session, prefix, write_meta_graph=False, write_state=False)
+        part = StockGraph(source, lambda name: open_checkpoint(prefix).select([name])[0].open(), options)
         part.add(outputs)
         options.check_names(part.tables)
         return part.definition()

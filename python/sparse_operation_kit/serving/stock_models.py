@@ -10,18 +10,19 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.exporting import MODEL_FILE
+from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.compat.internals import (
     RefVariable,
+    meta_graph_pb2,
     resource_variable_ops,
     saved_model_pb2,
     variable_pb2,
 )
 from sparse_operation_kit.serving.stock_graph import StockGraph
 from sparse_operation_kit.serving.stock_tables import (
-    MODEL_FILE,
     StockOptions,
-    StockTable,
     session_on_host,
     write_model,
 )
@@ -29,6 +30,7 @@ from sparse_operation_kit.serving.stock_tables import (
 _VARIABLES = Path("variables", "variables")
 # Folders of files that the graph reads, and of those that only servers read.
 _ASSETS = ("assets", "assets.extra")
+_ASSETS_COLLECTION = "saved_model_assets"
 # Where TensorFlow's versions have a model's init op: among the signatures, or in one of these collections.
 _INIT_OP = "__saved_model_init_op"
 _INIT_OP_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
@@ -50,13 +52,20 @@ def rewrite(folder: Path, to: Path, **options: Any) -> None:
       ValueError: See `StockGraph.add`.
     """
     given = _graph_for_serving(folder)
-    assets = write_stock_model(given, folder / _VARIABLES, to, StockOptions(**options))
-    _add_assets(folder, to, assets)
+    write_stock_model(given, folder / _VARIABLES, to, StockOptions(**options), assets=_assets(given))
+    for name in _ASSETS:
+        if (folder / name).is_dir():
+            shutil.copytree(folder / name, to / name)
 
 
 def write_stock_model(
-    given: Any, prefix: Path, to: Path, options: StockOptions, asset_paths: Sequence[str] = ()
-) -> list[Any]:
+    given: Any,
+    prefix: Path,
+    to: Path,
+    options: StockOptions,
+    asset_paths: Sequence[str] = (),
+    assets: Sequence[Any] = (),
+) -> None:
     """Writes a graph and a checkpoint of its variables as a SavedModel whose lookups are stock ops.
 
     Args:
@@ -65,9 +74,7 @@ def write_stock_model(
       to: The folder to create; it must not exist.
       options: How tables become stock ops.
       asset_paths: Names of tensors with the paths of files that the model reads, and that become part of it.
-
-    Returns:
-      The `asset_file_def`s of the given graph whose tensors the new one has.
+      assets: `AssetFileDef`s of files that the caller copies into the model.
 
     Raises:
       CheckpointError: A table is damaged, or what ids without a row read as must be given.
@@ -77,12 +84,12 @@ def write_stock_model(
     with source.as_default():
         tf.import_graph_def(given.graph_def, name="")
 
-    def table_named(name: str) -> StockTable:
+    def open_table(name: str) -> Table:
         table = open_checkpoint(prefix).select([name])[0].open()
         table.require_current()
-        return StockTable(table, options)
+        return table
 
-    part = StockGraph(source, table_named)
+    part = StockGraph(source, open_table, options)
     signatures = {name: one for name, one in given.signature_def.items() if name != _INIT_OP}
     part.add(name for one in signatures.values() for name in _tensors_of(one))
     init_op = _init_op(given)
@@ -95,10 +102,10 @@ def write_stock_model(
         if variables:
             tf.compat.v1.train.Saver(variables).restore(session, str(prefix))
         paths = [graph.get_tensor_by_name(name) for name in asset_paths if part.has(name)]
-        prepare = [graph.get_operation_by_name(name) for name in init_op]
+        prepare = [graph.get_operation_by_name(name) for name in (*init_op, *part.initializers)]
+        assets = [one for one in assets if part.has(one.tensor_info.name)]
         tags = given.meta_info_def.tags
-        write_model(session, to, tags, signatures, part.tables, variables, prepare, paths)
-    return [one for one in given.asset_file_def if part.has(one.tensor_info.name)]
+        write_model(session, to, tags, signatures, part.tables, variables, prepare, paths, assets)
 
 
 def _graph_for_serving(folder: Path) -> Any:
@@ -153,6 +160,16 @@ def _init_op(given: Any) -> list[str]:
     return []
 
 
+def _assets(given: Any) -> list[Any]:
+    """Returns the `AssetFileDef`s of a model, which are in one of two places."""
+    assets = list(given.asset_file_def)
+    if not assets and _ASSETS_COLLECTION in given.collection_def:
+        for packed in given.collection_def[_ASSETS_COLLECTION].any_list.value:
+            assets.append(meta_graph_pb2.AssetFileDef())
+            packed.Unpack(assets[-1])
+    return assets
+
+
 def _variables(part: StockGraph, given: Any) -> dict[str, list[Any]]:
     """Adds what the variables need that a part of the graph reads; returns their protos by collection."""
     keys = tf.compat.v1.GraphKeys
@@ -179,13 +196,3 @@ def _made(definitions: Mapping[str, Sequence[Any]]) -> list[tf.Variable]:
                 made[one.variable_name] = kind.from_proto(one)
             tf.compat.v1.add_to_collection(key, made[one.variable_name])
     return list(made.values())
-
-
-def _add_assets(folder: Path, to: Path, assets: Sequence[Any]) -> None:
-    """Copies files that the model reads, and says in the new model which tensors have their names."""
-    for name in _ASSETS:
-        if (folder / name).is_dir():
-            shutil.copytree(folder / name, to / name)
-    model = saved_model_pb2.SavedModel.FromString((to / MODEL_FILE).read_bytes())
-    model.meta_graphs[0].asset_file_def.extend(assets)
-    (to / MODEL_FILE).write_bytes(model.SerializeToString(deterministic=True))

@@ -17,16 +17,16 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.exporting import MODEL_FILE
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.rows import row_blocks
 from sparse_operation_kit.compat.internals import resource_variable_ops, saved_model_pb2
+from sparse_operation_kit.compat.tensors import ascending_order
 
 _log = logging.getLogger(__name__)
 
 # What ids without a row read as: "zeros", the value of every column, or a row.
 Absent = Union[str, float, "Sequence[float]"]
-# The file of a SavedModel's graphs.
-MODEL_FILE = "saved_model.pb"
 ROW_DTYPES = (tf.float32, tf.float16, tf.bfloat16, tf.int8)
 _LARGEST_INT8 = 127.0
 _CHEAPER_READS = "DisableCopyOnRead"
@@ -197,12 +197,9 @@ class StockTable:
         if not self._is_hashed or not len(self._keys):
             return
         keys = variable("keys", [len(self._keys)], tf.int64)
-        numbers = tf.range(tf.constant(len(self._keys), tf.int64))
-        filling = tf.lookup.KeyValueTensorInitializer(keys.read_value(), numbers)
         default = self._first_absent if len(self._absent_rows) == 1 else -1
-        self._hash_table = tf.lookup.StaticHashTable(filling, default)
-        initializers = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
-        self._initializers.append(initializers[-1].name)
+        self._hash_table, initializer = _numbered(keys.read_value(), default)
+        self._initializers.append(initializer)
 
     def _make_constants(self) -> None:
         megabytes = self._num_rows * (self._table.dim * self._options.row_dtype.size + 8) >> 20
@@ -227,22 +224,67 @@ class StockTable:
         if not len(self._keys):
             return self._absent(ids)
         if self._options.as_constants:
-            return self._search(ids)
+            return _searched(tf.constant(self._keys, name="keys"), ids, self._absent(ids))
         numbers = self._hash_table.lookup(ids)
         return numbers if len(self._absent_rows) == 1 else tf.where(numbers < 0, self._absent(ids), numbers)
-
-    def _search(self, ids: tf.Tensor) -> tf.Tensor:
-        """Finds ids among the keys by binary search, 1 id a step."""
-        keys = tf.constant(self._keys, name="keys")
-        # One more id, because version 1.15 refuses to search for none.
-        flat = tf.concat([tf.reshape(ids, [-1]), [0]], 0)
-        numbers = tf.minimum(tf.searchsorted(keys, flat, out_type=tf.int64)[:-1], len(self._keys) - 1)
-        numbers = tf.reshape(numbers, tf.shape(ids))
-        return tf.where(tf.equal(tf.gather(keys, numbers), ids), numbers, self._absent(ids))
 
     def _absent(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the number of the row that each id without one reads."""
         return tf.math.floormod(ids, len(self._absent_rows)) + self._first_absent
+
+
+class StockVocabulary:
+    """The keys of an `IntegerLookup` layer as stock ops in the default graph.
+
+    Attributes:
+      initializers: The name of the op that fills TensorFlow's hash table, in a list; [] without one.
+    """
+
+    def __init__(self, keys: tf.Tensor, size: tf.Tensor, as_constants: bool) -> None:
+        """Adds the ops.
+
+        Args:
+          keys: The handle of the layer's variable of keys; the first one stands for no key.
+          size: That of the variable with the number of the others.
+          as_constants: As of `StockOptions`.
+        """
+        count = tf.raw_ops.ReadVariableOp(resource=size, dtype=tf.int64) + 1
+        self._keys = tf.raw_ops.ReadVariableOp(resource=keys, dtype=tf.int64)[:count]
+        self._keys.set_shape([None])
+        self.initializers: list[str] = []
+        self._hash_table = None
+        if not as_constants:
+            self._hash_table, initializer = _numbered(self._keys, 0)
+            self.initializers.append(initializer)
+
+    def look_up(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the numbers of int64 ids, 0 for those that are no keys."""
+        if self._hash_table is not None:
+            return self._hash_table.lookup(ids)
+        order = tf.cast(ascending_order(self._keys), tf.int64)
+        place = _searched(
+            tf.gather(self._keys, order), ids, tf.fill(tf.shape(ids), tf.constant(-1, tf.int64))
+        )
+        return tf.where(place < 0, tf.zeros_like(ids), tf.gather(order, tf.maximum(place, 0)))
+
+
+def _numbered(keys: tf.Tensor, default: int) -> tuple[Any, str]:
+    """Returns a hash table with the places of keys, at least one, and the name of the op that fills it."""
+    filling = tf.lookup.KeyValueTensorInitializer(keys, tf.range(tf.size(keys, out_type=tf.int64)))
+    table = tf.lookup.StaticHashTable(filling, default)
+    initializers = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
+    return table, initializers[-1].name
+
+
+def _searched(keys: tf.Tensor, ids: tf.Tensor, absent: tf.Tensor) -> tf.Tensor:
+    """Returns the places of ids among ascending keys, at least one; `absent` for others. 1 id a step."""
+    # One more id, because version 1.15 refuses to search for none.
+    flat = tf.concat([tf.reshape(ids, [-1]), [0]], 0)
+    places = tf.minimum(
+        tf.searchsorted(keys, flat, out_type=tf.int64)[:-1], tf.size(keys, out_type=tf.int64) - 1
+    )
+    places = tf.reshape(places, tf.shape(ids))
+    return tf.where(tf.equal(tf.gather(keys, places), ids), places, absent)
 
 
 def session_on_host() -> tf.compat.v1.Session:
@@ -259,6 +301,7 @@ def write_model(
     variables: Sequence[tf.Variable] = (),
     init_ops: Sequence[tf.Operation] = (),
     asset_paths: Sequence[tf.Tensor] = (),
+    assets: Sequence[Any] = (),
 ) -> None:
     """Fills tables and writes the session's graph as a SavedModel.
 
@@ -271,6 +314,7 @@ def write_model(
       variables: The other variables, which have values in the session.
       init_ops: Ops to run when the model is loaded, besides those that tables need.
       asset_paths: Tensors with the paths of files to copy into the model.
+      assets: `AssetFileDef`s of files that the caller copies into the model.
     """
     saved = list(variables)
     prepared = list(init_ops)
@@ -289,24 +333,26 @@ def write_model(
         saver=tf.compat.v1.train.Saver(saved) if saved else None,
     )
     builder.save()
-    _make_readable_by_older_versions(folder / MODEL_FILE)
+    path = folder / MODEL_FILE
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for meta_graph in model.meta_graphs:
+        meta_graph.asset_file_def.extend(assets)
+        _make_readable_by_older_versions(meta_graph.graph_def)
+    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def _make_readable_by_older_versions(path: Path) -> None:
+def _make_readable_by_older_versions(graph: tf.compat.v1.GraphDef) -> None:
     """Removes what older versions of TensorFlow do not know, and a model that is served does without.
 
     These are names of variables for debuggers, and ops by which a Saver makes later reads cheaper.
     """
-    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for meta_graph in model.meta_graphs:
-        nodes = [node for node in meta_graph.graph_def.node if node.op != _CHEAPER_READS]
-        removed = {f"^{node.name}" for node in meta_graph.graph_def.node if node.op == _CHEAPER_READS}
-        for node in nodes:
-            node.attr.pop("debug_name", None)
-            node.input[:] = [name for name in node.input if name not in removed]
-        del meta_graph.graph_def.node[:]
-        meta_graph.graph_def.node.extend(nodes)
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    removed = {f"^{node.name}" for node in graph.node if node.op == _CHEAPER_READS}
+    kept = [node for node in graph.node if node.op != _CHEAPER_READS]
+    for node in kept:
+        node.attr.pop("debug_name", None)
+        node.input[:] = [name for name in node.input if name not in removed]
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _absent_rows(table: Table, absent: Any) -> np.ndarray:

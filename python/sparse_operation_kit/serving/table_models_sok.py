@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint.compaction import write_anew
+from sparse_operation_kit.checkpoint.exporting import MODEL_FILE
 from sparse_operation_kit.checkpoint.format import INITIAL_ROWS, Table
 from sparse_operation_kit.compat.internals import saved_model_pb2
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
@@ -46,7 +47,7 @@ def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
         model = _saved_model(graph, saver, with_default_signature(signatures))
     folder.mkdir()
     _write_variables(tables, folder / "variables" / "variables")
-    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
+    (folder / MODEL_FILE).write_bytes(model.SerializeToString())
 
 
 def _init() -> tf.Tensor:
