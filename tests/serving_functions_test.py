@@ -75,13 +75,26 @@ def make_outputs(tables, ids, kernel):
 
     @tf.function
     def function(keys):
-        with tf.control_dependencies([v1.assert_less(tf.size(keys), 100)]):
-            rows = [tf.concat(bags_of(keys), 1)]
-        return cond_in_loop(keys), inner(keys) + kernel[:1, :1], rows
+        check(keys)
+        return cond_in_loop(keys), inner(keys) + kernel[:1, :1], tf.concat(bags_of(keys), 1)
+
+    @tf.function
+    def check(keys):
+        v1.assert_less(tf.size(keys), 100, message="too many ids")
 
     @tf.function
     def inner(keys):
         return tf.nn.embedding_lookup(constant, keys)
+
+    loop = tf.function(in_loop)
+
+    def loop_of_function_in_loop(keys):
+        rows = tf.zeros([tf.size(keys), 3])
+        return tf.while_loop(
+            lambda i, total: i < 3,
+            lambda i, total: (i + 1, total + loop(keys + i)),
+            [tf.constant(1, tf.int64), rows],
+        )[1]
 
     def chosen(keys):
         branches = [lambda: in_cond(keys), lambda: in_loop(keys), lambda: tf.zeros([1, 3])]
@@ -93,6 +106,7 @@ def make_outputs(tables, ids, kernel):
         "in_loop": in_loop(ids),
         "cond_in_loop": cond_in_loop(ids),
         "condition": while_a_row_is_positive(ids),
+        "loop_of_function_in_loop": loop_of_function_in_loop(ids),
         "chosen": chosen(ids),
         **{f"of_function_{number}": one for number, one in enumerate(tf.nest.flatten(of_function))},
         "outside": tf.nn.embedding_lookup(given, ids),
@@ -155,6 +169,8 @@ def test_functions_and_loops(tmp_path, with_functions):
         session.run(tf.raw_ops.AssignVariableOp(resource=handle, value=kernel))
         for ids, values in zip(CASES, wanted):
             assert_equal(session.run(names, {"ids:0": ids}), values)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="too many ids"):
+            session.run(names["of_function_0"], {"ids:0": np.arange(100)})
 
 
 def test_constant_ids_in_a_branch_that_is_no_function_are_refused(tmp_path):

@@ -59,8 +59,8 @@ def export(
     Raises:
       CheckpointError: `folder` exists or cannot be written, or `absent` must be given; on rank 0.
       FailedPreconditionError: Not all ranks have called it within 30 seconds, or rank 0 failed.
-      ValueError: `row_dtype` is another type; or the outputs depend on an op of this library that is no
-        lookup, or on a lookup in a function or a loop.
+      ValueError: `row_dtype` is another type; or the outputs depend on an op of this library that has no
+        counterpart, such as a table's size, or on a lookup in a function of a dataset.
     """
     options = StockOptions(absent, row_dtype)
     graph, to = session.graph, Path(os.path.abspath(os.fspath(folder)))
