@@ -346,13 +346,13 @@ def _make_readable_by_older_versions(graph: tf.compat.v1.GraphDef) -> None:
 
     These are names of variables for debuggers, and ops by which a Saver makes later reads cheaper.
     """
-    removed = {f"^{node.name}" for node in graph.node if node.op == _CHEAPER_READS}
-    kept = [node for node in graph.node if node.op != _CHEAPER_READS]
-    for node in kept:
+    places = [place for place, node in enumerate(graph.node) if node.op == _CHEAPER_READS]
+    removed = {f"^{graph.node[place].name}" for place in places}
+    for place in reversed(places):
+        del graph.node[place]
+    for node in graph.node:
         node.attr.pop("debug_name", None)
         node.input[:] = [name for name in node.input if name not in removed]
-    del graph.node[:]
-    graph.node.extend(kept)
 
 
 def _absent_rows(table: Table, absent: Any) -> np.ndarray:
