@@ -13,8 +13,8 @@ namespace {
 constexpr char kContainer[] = "sok";
 constexpr char kRuntimeName[] = "runtime";
 
-// The resources of the first CPU beside the kernel's device, which all devices of a session find. Each device,
-// also each of several CPUs, has resources of its own, and sok.Init runs on the first CPU.
+// The resources of the first CPU beside the kernel's device, which all devices of a session find. Each
+// device, also each of several CPUs, has resources of its own, and sok.Init runs on the first CPU.
 tf::ResourceMgr* SharedResources(tf::OpKernelContext* context) {
   tf::FunctionLibraryRuntime* const library = context->function_library();
   tf::Device* cpu = nullptr;
