@@ -34,10 +34,14 @@ POLICIES = {
     **{name: CASES[name] for name in ("counter", "bloom", "before_lookup")},
     **{bounds["on_full"]: (lambda bounds=bounds: bounds, bounds) for bounds in _BOUNDED},
 }
-# By number of ranks, (exchange, policies): all on three, and some on other numbers.
+# By number of ranks, (exchange, policies): all on three (on a GPU each policy once), some on other numbers.
 LOOKED_UP = {
     2: [("sums", "bloom"), ("rows", "before_lookup"), ("rows", "evict_lru")],
-    3: [(exchange, name) for exchange in EXCHANGES for name in POLICIES],
+    3: [
+        (exchange, name)
+        for number, name in enumerate(POLICIES)
+        for exchange in sized(EXCHANGES, EXCHANGES[number % 2 :][:1])
+    ],
     1: [],
     4: [("sums", "counter"), ("sums", "evict_lfu")],
 }
