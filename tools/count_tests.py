@@ -21,10 +21,17 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 # The reasons for which C++ tests skip themselves, and whether each is expected on this machine.
 _HAS_CUDA_DEVICE = os.path.exists("/dev/nvidiactl")
-_EXPECTED_SKIPS = {"no CUDA device": not _HAS_CUDA_DEVICE, "this machine has a CUDA device": _HAS_CUDA_DEVICE}
+_MOST_MAPS = "/proc/sys/vm/max_map_count"
+_EXPECTED_SKIPS = {
+    "no CUDA device": not _HAS_CUDA_DEVICE,
+    "this machine has a CUDA device": _HAS_CUDA_DEVICE,
+    "the system allows too many maps": os.path.exists(_MOST_MAPS)
+    and int(Path(_MOST_MAPS).read_text()) > 1 << 20,
+}
 
 # Which targets are printed as slow: up to so many that took at least so many seconds.
 _SLOW_TARGETS = 12
