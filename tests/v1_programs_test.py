@@ -92,6 +92,8 @@ DEEPREC = """
 import sparse_operation_kit.deeprec
 import tempfile
 
+tf.set_random_seed(1)
+
 options = tf.EmbeddingVariableOption(filter_option=tf.CounterFilter(filter_freq=2))
 table = tf.get_embedding_variable("table", embedding_dim=4, ev_option=options, partitioner=None)
 with tf.feature_column.group_embedding_column_scope(name="user"):
