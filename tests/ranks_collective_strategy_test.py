@@ -268,9 +268,7 @@ def check_an_estimator():
     exported = estimator.export_saved_model(
         _shared_folder(), lambda: tf.estimator.export.ServingInputReceiver(*inputs())
     )
-    assert (exported is None) == (communicator().rank > 0)
-    if exported:
-        assert harness.served(exported.decode(), id=range(7))["logits"].shape == (7,)
+    assert harness.served(exported.decode(), id=range(7))["logits"].shape == (7,)
     return [estimator.get_variable_value("kernel"), everything["global_step"]]
 
 

@@ -1,7 +1,8 @@
 """Ranks that save: while another process does, all fail and go on; rank 0 exports the rows of all."""
 
 import os
-import pathlib
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import prefix_lock
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
+from sparse_operation_kit.serving import together
 
 
 def _save_where_another_does(folder):
@@ -75,26 +77,40 @@ def _receiver():
 def _export(folder):
     """Trains, exports into `folder`, and returns the rows of KEYS."""
     estimator = tf.estimator.Estimator(_model_fn, os.path.join(folder, "model"))
-    exporters = [
-        tf.estimator.FinalExporter("final", _receiver),
-        tf.estimator.LatestExporter("latest", _receiver),
-    ]
+    exporters = [tf.estimator.FinalExporter("final", _receiver)]
+    if communicator().rank == 0:
+        exporters.append(tf.estimator.LatestExporter("latest", _receiver))  # As if its results were better.
     tf.estimator.train_and_evaluate(
         estimator,
         tf.estimator.TrainSpec(_input_fn, max_steps=3),
         tf.estimator.EvalSpec(_input_fn, steps=1, exporters=exporters),
     )
-    path = estimator.export_saved_model(os.path.join(folder, "all"), _receiver)
-    assert (path is None) == (communicator().rank > 0)
-    if path is not None:
-        # A rank may export alone.
-        estimator.export_saved_model(os.path.join(folder, "alone"), _receiver)
+    own = estimator.export_saved_model(os.path.join(folder, "all"), _receiver)
+    assert Path(os.fsdecode(own)).is_dir() and Path(os.fsdecode(own)).parent.name == "all"
     stock = os.path.join(folder, "stock")
     path = sok.serving.export_saved_model(estimator, stock, _receiver, absent="zeros")
     with pytest.raises(Exception, match="absent" if communicator().rank == 0 else "another rank failed"):
         sok.serving.export_saved_model(estimator, stock, _receiver)
     rows = np.stack([one["rows"] for one in estimator.predict(_input_fn)])[: len(KEYS)]
+    _export_apart(estimator, folder)
     return rows, os.fsdecode(path)
+
+
+def _wait_for(file):
+    while not file.exists():
+        time.sleep(0.1)
+
+
+def _export_apart(estimator, folder):
+    """Rank 0 exports and gives up before the other rank does."""
+    raised = [Path(folder, f"raised_{rank}") for rank in range(2)]
+    if communicator().rank == 1:
+        _wait_for(raised[0])
+    together._PATIENCE_SECONDS = 1
+    with pytest.raises(tf.errors.FailedPreconditionError, match="not all 2 ranks have called it"):
+        estimator.export_saved_model(os.path.join(folder, "apart"), _receiver)
+    raised[communicator().rank].touch()
+    _wait_for(raised[1])  # Horovod ends with the first rank.
 
 
 @pytest.mark.skipif(not hasattr(tf, "estimator"), reason=f"TensorFlow {tf.__version__} has no Estimator")
@@ -102,9 +118,9 @@ def test_rank_0_exports_all_rows(tmp_path):
     of_ranks, paths = zip(*ranks.run(_export, str(tmp_path), ranks=2))
     np.testing.assert_array_equal(*of_ranks)
     assert paths[0] == paths[1]
-    found = saved_files.serve_model(pathlib.Path(paths[0]), {"ids": KEYS.tolist()}, "sparse_operation_kit")
+    found = saved_files.serve_model(Path(paths[0]), {"ids": KEYS.tolist()}, "sparse_operation_kit")
     np.testing.assert_array_equal(found["serving_default"]["rows"], of_ranks[0])
     folders = [tmp_path / "model" / "export" / name for name in ("final", "latest")]
-    for folder in [*folders, tmp_path / "all", tmp_path / "alone"]:
+    for folder in [*folders, tmp_path / "all"]:
         (exported,) = folder.iterdir()
         np.testing.assert_array_equal(harness.served(str(exported), ids=KEYS)["rows"], of_ranks[0])

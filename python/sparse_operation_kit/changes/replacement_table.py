@@ -143,6 +143,12 @@ def _estimators() -> list[type]:
     return [] if module is None else [module.Estimator]
 
 
+def _evaluators() -> list[type]:
+    """Returns the class that runs exporters in `train_and_evaluate`; see `_estimators`."""
+    module = sys.modules.get("tensorflow_estimator.python.estimator.training")
+    return [] if module is None else [module._TrainingExecutor._Evaluator]
+
+
 _V1_OPTIMIZER = "tf.compat.v1.train.Optimizer"
 _LEGACY_OPTIMIZER = "tf.keras.optimizers.legacy.Optimizer"
 _SAVER = "tensorflow.python.training.saver.Saver"
@@ -301,6 +307,13 @@ TABLE: tuple[Replacement, ...] = (
         "Of ranks with tables, rank 0 exports the model with all rows.",
         before=WITHOUT_ESTIMATOR,
         find_owners=_estimators,
+    ),
+    Replacement(
+        "tensorflow_estimator.python.estimator.training._TrainingExecutor._Evaluator.evaluate_and_export",
+        Part.SAVERS,
+        "In train_and_evaluate rank 0's results decide whether an exporter exports.",
+        before=WITHOUT_ESTIMATOR,
+        find_owners=_evaluators,
     ),
     Replacement(f"{_COLUMNS_V2}.EmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
     Replacement(f"{_COLUMNS_V2}.SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),

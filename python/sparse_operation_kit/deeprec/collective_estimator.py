@@ -16,6 +16,7 @@ from sparse_operation_kit import compat
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.group import reading_only
 from sparse_operation_kit.ranks.communicator import alone, communicator
+from sparse_operation_kit.serving.estimators import export_by_rank_0, rank_0_decides
 
 # DeepRec arguments that are not needed, because batches may have any size.
 _UNUSED = ("train_drop_remainder", "eval_drop_remainder", "predict_drop_remainder")
@@ -43,10 +44,12 @@ def _evaluation_hook(
             if history is not None:
                 history.append(metrics)
             is_final = max_steps is not None and global_step_value >= max_steps
-            # Rank 0 writes the model of all ranks.
-            for exporter in spec.exporters if communicator().rank == 0 else ():
-                folder = os.path.join(estimator.model_dir, "export", exporter.name)
-                exporter.export(estimator, folder, estimator.latest_checkpoint(), metrics, is_final)
+            if communicator().rank > 0:
+                return
+            with rank_0_decides():
+                for exporter in spec.exporters:
+                    folder = os.path.join(estimator.model_dir, "export", exporter.name)
+                    exporter.export(estimator, folder, estimator.latest_checkpoint(), metrics, is_final)
 
     return tf.compat.v1.train.CheckpointSaverHook(
         estimator.model_dir, save_steps=every_n_iter, listeners=[Evaluate()]
@@ -71,14 +74,12 @@ def _estimator_class() -> type:
                 own_its_tables(tf.compat.v1.get_default_graph())
             return spec
 
-        def _export_all_saved_models(self, *args: Any, **kwargs: Any) -> Any:
-            # Only rank 0 writes the model.
-            if communicator().rank > 0:
-                return None
+        def _export_all_saved_models(self, export_dir_base: str, *args: Any, **kwargs: Any) -> Any:
+            export = super()._export_all_saved_models
             self._is_exporting = True
             try:
-                with alone():
-                    return super()._export_all_saved_models(*args, **kwargs)
+                # Without tables too.
+                return export_by_rank_0(lambda: export(export_dir_base, *args, **kwargs), export_dir_base)
             finally:
                 self._is_exporting = False
 

@@ -1,6 +1,6 @@
-"""Exports of Estimators: in TensorFlow's own ops on request, and over ranks by rank 0 alone, with all rows.
+"""Exports of Estimators: in TensorFlow's own ops on request, and over ranks by rank 0, with all rows.
 
-All ranks call an exporter, and would write to the same folder. The tasks of a cluster with parameter servers
+All ranks export, and would write to the same folder. The tasks of a cluster with parameter servers
 export and evaluate in sessions of their own, with tables of one process.
 """
 
@@ -33,6 +33,8 @@ from sparse_operation_kit.tables.table_device import servers_of_config
 _stock_options: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
     "sok_stock_options", default=None
 )
+# Whether exporters of train_and_evaluate run.
+_rank_0_decides = contextvars.ContextVar("sok_rank_0_decides", default=False)
 
 
 def export_saved_model(
@@ -62,20 +64,8 @@ def export_saved_model(
       FailedPreconditionError: Not all ranks have called it within 30 seconds, or rank 0 failed.
       ValueError: As of `sok.serving.export`.
     """
-
-    def export() -> bytes | None:
-        with _in_stock_ops(absent, row_dtype):
-            return estimator.export_saved_model(export_dir_base, serving_input_receiver_fn, **kwargs)
-
-    if communicator().size == 1:
-        return export()
-    with tf.Graph().as_default(), session_on_host() as session:
-        together = Together("sok.serving.export_saved_model")
-        together.begin(session)
-        with together.ending(session):
-            folder = export()
-        stamp = together.numbers(session, int(os.path.basename(folder)) if folder else 0).max()
-    return os.path.join(os.fsencode(export_dir_base), b"%d" % stamp)
+    with _in_stock_ops(absent, row_dtype):
+        return estimator.export_saved_model(export_dir_base, serving_input_receiver_fn, **kwargs)
 
 
 def Exporter(  # noqa: N802 - to a caller it is a class, as the exporters of tf.estimator
@@ -155,14 +145,65 @@ def _by_rank_0(original: Callable) -> Callable:
         is_one_process = communicator().size == 1 and not servers_of_config()
         if is_one_process or not _has_tables(checkpoint_path):
             return write(export_dir_base, *args, **kwargs)
-        if communicator().rank > 0:
-            # Exporters look for old exports there, maybe before rank 0 has made it.
-            tf.io.gfile.makedirs(export_dir_base)
-            return None
-        with alone():
-            return write(export_dir_base, *args, **kwargs)
+        return export_by_rank_0(lambda: write(export_dir_base, *args, **kwargs), export_dir_base)
 
     return export_all_saved_models
+
+
+def export_by_rank_0(export: Callable[[], bytes], export_dir_base: Any) -> bytes | None:
+    """Lets rank 0 export an Estimator's model, with the rows of all ranks.
+
+    Args:
+      export: Writes the model and returns its folder, which is named by a number in `export_dir_base`.
+      export_dir_base: A path.
+
+    Returns:
+      The folder, on all ranks. All must call it. But where rank 0 decides whether to export, the others
+      return None and need not call it.
+
+    Raises:
+      FailedPreconditionError: Not all ranks have called it within 30 seconds, or rank 0 failed.
+    """
+    is_rank_0 = communicator().rank == 0
+    if _rank_0_decides.get() or communicator().size == 1:
+        if is_rank_0:
+            with alone():
+                return export()
+        # Exporters look for old exports there, maybe before rank 0 has made it.
+        tf.io.gfile.makedirs(export_dir_base)
+        return None
+    with tf.Graph().as_default(), session_on_host() as session:
+        together = Together("export_saved_model")
+        together.begin(session)
+        stamp = 0
+        with together.ending(session):
+            if is_rank_0:
+                with alone():
+                    stamp = int(os.path.basename(export()))
+        stamp = together.numbers(session, stamp).max()
+    return os.path.join(os.fsencode(export_dir_base), b"%d" % stamp)
+
+
+@contextlib.contextmanager
+def rank_0_decides() -> Iterator[None]:
+    """Returns a context for exporters: ranks evaluate on different data, and rank 0's results decide."""
+    token = _rank_0_decides.set(True)
+    try:
+        yield
+    finally:
+        _rank_0_decides.reset(token)
+
+
+@replacements.implements(
+    "tensorflow_estimator.python.estimator.training._TrainingExecutor._Evaluator.evaluate_and_export"
+)
+def _of_rank_0(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def evaluate_and_export(self):
+        with rank_0_decides():
+            return original(self)
+
+    return evaluate_and_export
 
 
 def _write_and_rewrite(write: Callable, base: Any, *args: Any, **kwargs: Any) -> bytes:

@@ -32,7 +32,9 @@ class Together:
         """Waits for all ranks. Raises FailedPreconditionError if one does not come."""
         try:
             options = tf.compat.v1.RunOptions(timeout_in_ms=_PATIENCE_SECONDS * 1000)
-            session.run(self._of_all, {self._number: 0}, options=options)
+            # The first time may meet a call on which another rank gave up.
+            for _ in range(2):
+                session.run(self._of_all, {self._number: 0}, options=options)
         except tf.errors.DeadlineExceededError:
             raise tf.errors.FailedPreconditionError(
                 None,
