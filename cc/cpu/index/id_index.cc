@@ -19,6 +19,11 @@ constexpr int64_t kAhead = 64;
 // The home buckets of this many ids are searched first, then the later buckets of the ids that were not found
 // there. A multiple of kAhead.
 constexpr int64_t kBlock = 1024;
+// A growing index moves at least this many buckets at a time, 1 MiB, which takes about a millisecond, and
+// this many for each new id. A bucket has two ids on average, so a growth ends when a quarter of the ids have
+// come that make the next one necessary.
+constexpr int64_t kMovedAtOnce = int64_t{1} << 14;
+constexpr int64_t kMovedForAnId = 2;
 
 }  // namespace
 
@@ -48,63 +53,128 @@ void IdIndex::Bucket::Remove(int place) {
 }
 
 IdIndex& IdIndex::operator=(IdIndex&& other) noexcept {
-  memory_ = std::move(other.memory_);
-  buckets_ = std::exchange(other.buckets_, nullptr);
-  num_buckets_ = std::exchange(other.num_buckets_, 0);
-  shift_ = std::exchange(other.shift_, 0);
+  buckets_ = std::exchange(other.buckets_, Array());
+  old_ = std::exchange(other.old_, Array());
+  first_ = other.first_;
+  moved_ = other.moved_;
   size_ = std::exchange(other.size_, 0);
   return *this;
 }
 
 Status IdIndex::Reserve(int64_t n) {
   if (n > kMaxIds) return ResourceExhausted("cannot make room for ", n, " ids");
-  if (2 * n <= kPlaces * num_buckets_) return OkStatus();
+  if (2 * n <= kPlaces * buckets_.size()) return OkStatus();
   int64_t num_buckets = kMinBuckets;
   while (kPlaces * num_buckets < 2 * n) num_buckets *= 2;
-  return Rehash(num_buckets);
-}
-
-Status IdIndex::Rehash(int64_t num_buckets) {
   StatusOr<PageBuffer> memory = PageBuffer::Allocate(num_buckets * static_cast<int64_t>(sizeof(Bucket)));
   if (!memory.ok()) {
     return ResourceExhausted("an index with room for ", kPlaces * num_buckets / 2,
                              " ids: ", memory.status().message());
   }
-  const IdIndex old = std::move(*this);
-  memory_ = std::move(memory.value());
-  buckets_ = static_cast<Bucket*>(memory_.data());
-  num_buckets_ = num_buckets;
-  shift_ = 64 - __builtin_ctzll(num_buckets);
-  size_ = old.size_;
-  old.ForEach([&](int64_t id, int64_t row) { Append(id, row + 1); });
+  Move(old_.size());
+  Array larger;
+  larger.memory = std::move(memory.value());
+  larger.buckets = static_cast<Bucket*>(larger.memory.data());
+  larger.mask = static_cast<uint64_t>(num_buckets) - 1;
+  larger.shift = 64 - __builtin_ctzll(num_buckets);
+  old_ = std::exchange(buckets_, std::move(larger));
+  first_ = grows() ? old_.BeginOfRun() : 0;
+  moved_ = 0;
+  Move(kMovedAtOnce);
   return OkStatus();
 }
 
-uint64_t IdIndex::EndOfSearch(int64_t id, uint64_t home) const {
+void IdIndex::Move(int64_t buckets) {
+  if (!grows()) return;
+  const uint64_t all = old_.mask + 1;
+  const uint64_t end = std::min(all, moved_ + static_cast<uint64_t>(buckets));
+  // Not between a full bucket and the next one, which may have ids of the first.
+  bool was_full = false;
+  while (moved_ < end || was_full) {
+    Bucket& bucket = old_.buckets[(first_ + moved_++) & old_.mask];
+    was_full = bucket.full();
+    for (int k = 0; k < bucket.taken(); ++k) buckets_.Append(bucket.ids[k], bucket.rows_plus_1[k]);
+    bucket = Bucket();
+  }
+  if (moved_ >= all) old_ = Array();
+}
+
+uint64_t IdIndex::Array::EndOfSearch(int64_t id, uint64_t home) const {
   uint64_t at = home;
-  while (buckets_[at].RowPlus1(id) == 0 && buckets_[at].full()) at = Next(at);
+  while (buckets[at].RowPlus1(id) == 0 && buckets[at].full()) at = Next(at);
   return at;
 }
 
-inline void IdIndex::PrefetchHomes(Span<const int64_t> ids, uint64_t* homes) const {
-  if (ids.size() == kAhead) {
-    for (int64_t i = 0; i < kAhead; ++i) homes[i] = Home(ids[i]);
-  } else {
-    for (int64_t i = 0; i < ids.size(); ++i) homes[i] = Home(ids[i]);
-  }
-  for (int64_t i = 0; i < ids.size(); ++i) Prefetch(&buckets_[homes[i]]);
+uint64_t IdIndex::Array::BeginOfRun() const {
+  uint64_t before = mask;
+  while (buckets[before].full()) --before;
+  return Next(before);
 }
 
-inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const uint64_t* homes, int64_t* rows,
+void IdIndex::Array::Append(int64_t id, int64_t row_plus_1) {
+  uint64_t at = Home(id);
+  while (buckets[at].full()) at = Next(at);
+  buckets[at].Append(id, row_plus_1);
+}
+
+bool IdIndex::Array::Erase(int64_t id) {
+  uint64_t hole = EndOfSearch(id, Home(id));
+  if (buckets[hole].RowPlus1(id) == 0) return false;
+  // A search continues past a bucket only if it is full. A bucket with a new free place must therefore take
+  // back an id that overflowed from it; the place of that id is the next hole.
+  bool was_full = buckets[hole].full();
+  buckets[hole].Remove(buckets[hole].PlaceOf(id));
+  while (was_full) {
+    const uint64_t next = MoveInto(hole);
+    if (next == hole) break;
+    was_full = buckets[next].taken() == kPlaces - 1;
+    hole = next;
+  }
+  return true;
+}
+
+uint64_t IdIndex::Array::MoveInto(uint64_t hole) {
+  for (uint64_t at = Next(hole); at != hole; at = Next(at)) {
+    Bucket& bucket = buckets[at];
+    const bool full = bucket.full();
+    for (int k = 0; k < bucket.taken(); ++k) {
+      const uint64_t from_home = (at - Home(bucket.ids[k])) & mask;
+      if (from_home < ((at - hole) & mask)) continue;
+      buckets[hole].Append(bucket.ids[k], bucket.rows_plus_1[k]);
+      bucket.Remove(k);
+      return at;
+    }
+    if (!full) break;
+  }
+  return hole;
+}
+
+inline void IdIndex::PrefetchHomes(Span<const int64_t> ids, const Bucket** homes) const {
+  const auto store = [&](int64_t n) {
+    if (!grows()) {
+      for (int64_t i = 0; i < n; ++i) homes[i] = buckets_.buckets + buckets_.Home(ids[i]);
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const uint64_t old_home = old_.Home(ids[i]);
+      const Bucket* const moved = buckets_.buckets + buckets_.Home(ids[i]);
+      homes[i] = IsMoved(old_home) ? moved : old_.buckets + old_home;
+    }
+  };
+  store(ids.size() == kAhead ? kAhead : ids.size());
+  for (int64_t i = 0; i < ids.size(); ++i) Prefetch(homes[i]);
+}
+
+inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const Bucket* const* homes, int64_t* rows,
                                    int64_t* past) const {
   int64_t num_past = 0;
   for (int64_t i = 0; i < ids.size(); ++i) {
-    const Bucket& home = buckets_[homes[i]];
+    const Bucket& home = *homes[i];
     const int64_t row_plus_1 = home.RowPlus1(ids[i]);
     rows[i] = row_plus_1 - 1;
     past[num_past] = i;
     if ((row_plus_1 == 0) & home.full()) {
-      Prefetch(&buckets_[Next(homes[i])]);
+      Prefetch(homes[i] + 1);  // except for the last bucket, whose next is the first
       ++num_past;
     }
   }
@@ -113,7 +183,7 @@ inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const uint64_t* home
 
 inline void IdIndex::FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const {
   const int64_t n = rows.size();
-  uint64_t homes[2][kAhead];
+  const Bucket* homes[2][kAhead];
   const auto prefetch_block = [&](int64_t begin) {
     const int64_t count = std::min(kAhead, ids.size() - begin);
     if (count > 0) PrefetchHomes(ids.subspan(begin, count), homes[begin / kAhead % 2]);
@@ -133,7 +203,9 @@ inline void IdIndex::FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) c
     if (end < n && end % kBlock != 0) continue;
     for (int64_t p = 0; p < num_past; ++p) {
       const int64_t id = ids[past[p]];
-      rows[past[p]] = buckets_[EndOfSearch(id, Next(Home(id)))].RowPlus1(id) - 1;
+      const Array& array = ArrayOf(id);
+      const uint64_t end_of_search = array.EndOfSearch(id, array.Next(array.Home(id)));
+      rows[past[p]] = array.buckets[end_of_search].RowPlus1(id) - 1;
     }
     num_past = 0;
   }
@@ -147,63 +219,35 @@ void IdIndex::Find(Span<const int64_t> ids, Span<int64_t> rows) const {
   RunVectorized([&] { FindInBlocks(ids, rows); });
 }
 
-void IdIndex::Append(int64_t id, int64_t row_plus_1) {
-  uint64_t at = Home(id);
-  while (buckets_[at].full()) at = Next(at);
-  buckets_[at].Append(id, row_plus_1);
-}
-
 Status IdIndex::Insert(Span<const int64_t> ids, Span<const int64_t> rows) {
   const int64_t n = ids.size();
   // Doubling keeps the cost of many small insertions linear; Reserve rounds up to a power of two.
   SOK_RETURN_IF_ERROR(Reserve(size_ + n));
+  Move(std::max(kMovedAtOnce, kMovedForAnId * n));
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) Prefetch<true>(&buckets_[Home(ids[i + kAhead])]);
-    Append(ids[i], rows[i] + 1);
+    if (i + kAhead < n) {
+      const int64_t ahead = ids[i + kAhead];
+      const Array& array = ArrayOf(ahead);
+      Prefetch<true>(&array.buckets[array.Home(ahead)]);
+    }
+    ArrayOf(ids[i]).Append(ids[i], rows[i] + 1);
   }
   size_ += n;
   return OkStatus();
 }
 
 bool IdIndex::Erase(int64_t id) {
-  if (size_ == 0) return false;
-  uint64_t hole = EndOfSearch(id, Home(id));
-  if (buckets_[hole].RowPlus1(id) == 0) return false;
-  // A search continues past a bucket only if it is full. A bucket with a new free place must therefore take
-  // back an id that overflowed from it; the place of that id is the next hole.
-  bool was_full = buckets_[hole].full();
-  buckets_[hole].Remove(buckets_[hole].PlaceOf(id));
-  while (was_full) {
-    const uint64_t next = MoveInto(hole);
-    if (next == hole) break;
-    was_full = buckets_[next].taken() == kPlaces - 1;
-    hole = next;
-  }
-  --size_;
-  return true;
-}
-
-uint64_t IdIndex::MoveInto(uint64_t hole) {
-  const uint64_t mask = static_cast<uint64_t>(num_buckets_) - 1;
-  for (uint64_t at = Next(hole); at != hole; at = Next(at)) {
-    Bucket& bucket = buckets_[at];
-    const bool full = bucket.full();
-    for (int k = 0; k < bucket.taken(); ++k) {
-      const uint64_t from_home = (at - Home(bucket.ids[k])) & mask;
-      if (from_home < ((at - hole) & mask)) continue;
-      buckets_[hole].Append(bucket.ids[k], bucket.rows_plus_1[k]);
-      bucket.Remove(k);
-      return at;
-    }
-    if (!full) break;
-  }
-  return hole;
+  const bool erased = size_ > 0 && ArrayOf(id).Erase(id);
+  size_ -= erased;
+  return erased;
 }
 
 void IdIndex::ForEach(FunctionRef<void(int64_t, int64_t)> visit) const {
-  for (int64_t i = 0; i < num_buckets_; ++i) {
-    const Bucket& bucket = buckets_[i];
-    for (int k = 0; k < bucket.taken(); ++k) visit(bucket.ids[k], bucket.rows_plus_1[k] - 1);
+  for (const Array* const array : {&old_, &buckets_}) {
+    for (int64_t i = 0; i < array->size(); ++i) {
+      const Bucket& bucket = array->buckets[i];
+      for (int k = 0; k < bucket.taken(); ++k) visit(bucket.ids[k], bucket.rows_plus_1[k] - 1);
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #define SOK_CC_CPU_INDEX_ID_INDEX_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "cc/base/function_ref.h"
 #include "cc/base/hash.h"
@@ -24,6 +25,10 @@ namespace sok {
 // streams through memory. Erase moves later ids back instead of leaving a tombstone, so lookups do not slow
 // down as ids come and go.
 //
+// Growth: an index that grows has two arrays of buckets, and the home bucket in the smaller one says which of
+// them has an id. Each insertion moves some buckets, in the order of hash, so no insertion waits for all of
+// them. It has ended long before the next growth begins.
+//
 // Thread safety: any number of threads may call const members at the same time; other members need exclusive
 // access. Move-only.
 class IdIndex {
@@ -36,10 +41,11 @@ class IdIndex {
   IdIndex& operator=(IdIndex&& other) noexcept;
 
   int64_t size() const { return size_; }
-  int64_t bytes() const { return num_buckets_ * static_cast<int64_t>(sizeof(Bucket)); }
+  int64_t bytes() const { return buckets_.bytes() + old_.bytes(); }
 
-  // Makes room for `n` ids in total, so that inserting up to that many does not rehash. Never shrinks.
-  // ResourceExhausted if memory runs out; the index is then unchanged. Linear in size().
+  // Makes room for `n` ids in total, so that inserting up to that many needs no memory. Never shrinks.
+  // ResourceExhausted if memory runs out; the index is then unchanged. Takes constant time, unless the last
+  // growth goes on.
   Status Reserve(int64_t n);
 
   // rows[i] = the row of ids[i], or kAbsent. Ids may repeat. rows.size() <= ids.size(): ids beyond
@@ -81,27 +87,49 @@ class IdIndex {
   };
   static_assert(sizeof(Bucket) == 64, "a bucket is a cache line");
 
-  uint64_t Home(int64_t id) const { return Mix64(static_cast<uint64_t>(id)) >> shift_; }
-  uint64_t Next(uint64_t bucket) const { return (bucket + 1) & (static_cast<uint64_t>(num_buckets_) - 1); }
-  // The bucket at which the search for `id` ends: the one that holds it, or the first that is not full.
-  uint64_t EndOfSearch(int64_t id, uint64_t home) const;
+  // Buckets with linear probing.
+  struct Array {
+    PageBuffer memory;
+    Bucket* buckets = nullptr;
+    uint64_t mask = 0;  // the number of buckets, a power of two, less one
+    int shift = 0;      // 64 less the logarithm of that number
+
+    int64_t bytes() const { return memory.size(); }
+    int64_t size() const { return bytes() / static_cast<int64_t>(sizeof(Bucket)); }
+    uint64_t Home(int64_t id) const { return Mix64(static_cast<uint64_t>(id)) >> shift; }
+    uint64_t Next(uint64_t bucket) const { return (bucket + 1) & mask; }
+    // The bucket at which the search for `id` ends: the one that holds it, or the first that is not full.
+    uint64_t EndOfSearch(int64_t id, uint64_t home) const;
+    // A bucket into which no id has overflowed.
+    uint64_t BeginOfRun() const;
+    void Append(int64_t id, int64_t row_plus_1);
+    bool Erase(int64_t id);
+    // Moves an id that overflowed past the bucket `hole` back into it. Returns the bucket from which the id
+    // came, or `hole` itself if there is no such id.
+    uint64_t MoveInto(uint64_t hole);
+  };
+
+  bool grows() const { return old_.buckets != nullptr; }
+  // Whether ids with this home in old_ are in buckets_.
+  bool IsMoved(uint64_t old_home) const { return ((old_home - first_) & old_.mask) < moved_; }
+  const Array& ArrayOf(int64_t id) const { return grows() && !IsMoved(old_.Home(id)) ? old_ : buckets_; }
+  Array& ArrayOf(int64_t id) { return const_cast<Array&>(std::as_const(*this).ArrayOf(id)); }
+  // Moves at least this many buckets of old_, or all that are left.
+  void Move(int64_t buckets);
   // Find for a non-empty index, in blocks of ids.
   void FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const;
-  // Prefetches the home buckets of a block's ids and stores them in homes[i].
-  void PrefetchHomes(Span<const int64_t> ids, uint64_t* homes) const;
+  // Prefetches the home buckets of a block's ids and stores where they are.
+  void PrefetchHomes(Span<const int64_t> ids, const Bucket** homes) const;
   // Searches the home bucket of each id. Positions of ids that may be in a later bucket go to `past`, which
   // has at least ids.size() places; the next bucket of each is prefetched. Returns their number.
-  int64_t FindAtHome(Span<const int64_t> ids, const uint64_t* homes, int64_t* rows, int64_t* past) const;
-  void Append(int64_t id, int64_t row_plus_1);
-  // Moves an id that overflowed past the bucket `hole` back into it. Returns the bucket from which the id
-  // came, or `hole` itself if there is no such id.
-  uint64_t MoveInto(uint64_t hole);
-  Status Rehash(int64_t num_buckets);
+  int64_t FindAtHome(Span<const int64_t> ids, const Bucket* const* homes, int64_t* rows, int64_t* past) const;
 
-  PageBuffer memory_;
-  Bucket* buckets_ = nullptr;
-  int64_t num_buckets_ = 0;  // 0 or a power of two
-  int shift_ = 0;            // 64 - log2(num_buckets_)
+  Array buckets_;
+  // The smaller array while the index grows. Of its buckets, the `moved_` ones from `first_` on are empty or
+  // have ids that overflowed into them since.
+  Array old_;
+  uint64_t first_ = 0;
+  uint64_t moved_ = 0;
   int64_t size_ = 0;
 };
 

@@ -287,6 +287,63 @@ TEST(IdIndexGrowthTest, ForEachVisitsEveryIdOnce) {
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(visited[ids[i]], static_cast<int64_t>(i));
 }
 
+// Ids come and go in small steps while the index grows. Some have their home buckets at the end, or
+// where a growth pauses between two steps, and make runs of full buckets there.
+TEST(IdIndexGrowthTest, IdsComeAndGoWhileItGrows) {
+  std::vector<int64_t> at_borders;
+  for (int64_t id = 0; at_borders.size() < 600; ++id) {
+    const uint64_t top = Mix64(static_cast<uint64_t>(id)) >> 48;
+    const bool pauses = (top + 4) % 0x2000 < 8 && top > 8;
+    if ((pauses && top < 0xfff0) || top == 0xffff) at_borders.push_back(id);
+  }
+  std::vector<int64_t> pool = DistinctIds(400000, 3);
+  pool.insert(pool.end(), at_borders.begin(), at_borders.end());
+  std::mt19937_64 random(5);
+  std::shuffle(pool.begin(), pool.end(), random);
+  IdIndex index;
+  ReferenceIdIndex reference;
+  int64_t growths = 0;
+  bool grew = false;
+  for (size_t first = 0; first < pool.size();) {
+    const size_t count = std::min<size_t>(pool.size() - first, random() % 3000);
+    const std::vector<int64_t> ids(pool.begin() + first, pool.begin() + first + count);
+    const std::vector<int64_t> rows = Numbers(first, first + count);
+    const int64_t bytes = index.bytes();
+    ASSERT_TRUE(index.Insert(ids, rows).ok());
+    reference.Insert(ids, rows);
+    first += count;
+    growths += index.bytes() > bytes;
+    const bool grows = (index.bytes() & (index.bytes() - 1)) != 0;
+    for (int i = 0; i < 300; ++i) {
+      const int64_t id = pool[random() % first];
+      ASSERT_EQ(index.Erase(id), reference.Erase(id));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSame(index, reference, at_borders));
+    if (grows != grew || random() % 64 == 0) {
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(index, reference, pool));
+      int64_t visited = 0;
+      index.ForEach([&](int64_t, int64_t) { ++visited; });
+      ASSERT_EQ(visited, index.size());
+    }
+    grew = grows;
+  }
+  EXPECT_GE(growths, 8);
+}
+
+// No insertion moves a part of the index that depends on its size.
+TEST(IdIndexGrowthTest, AGrowthGoesAlongWithInsertions) {
+  IdIndex index;
+  int64_t count = 0;
+  int64_t insertions_while_growing = 0;
+  while (count < 1 << 20) {
+    ASSERT_TRUE(index.Insert(Numbers(count, count + 1000), Numbers(count, count + 1000)).ok());
+    count += 1000;
+    insertions_while_growing += (index.bytes() & (index.bytes() - 1)) != 0;
+  }
+  // 2^18 buckets at last, moved by 2^14 at a time.
+  EXPECT_GE(insertions_while_growing, 2 * 8);
+}
+
 TEST(IdIndexGrowthTest, EmptyIndexIsUsable) {
   IdIndex index;
   const std::vector<int64_t> ids = HostileIds();
