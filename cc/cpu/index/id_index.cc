@@ -149,19 +149,13 @@ uint64_t IdIndex::Array::MoveInto(uint64_t hole) {
   return hole;
 }
 
-inline void IdIndex::PrefetchHomes(Span<const int64_t> ids, const Bucket** homes) const {
-  const auto store = [&](int64_t n) {
-    if (!grows()) {
-      for (int64_t i = 0; i < n; ++i) homes[i] = buckets_.buckets + buckets_.Home(ids[i]);
-      return;
-    }
-    for (int64_t i = 0; i < n; ++i) {
-      const uint64_t old_home = old_.Home(ids[i]);
-      const Bucket* const moved = buckets_.buckets + buckets_.Home(ids[i]);
-      homes[i] = IsMoved(old_home) ? moved : old_.buckets + old_home;
-    }
-  };
-  store(ids.size() == kAhead ? kAhead : ids.size());
+template <typename HomeOf>
+inline void IdIndex::PrefetchHomes(Span<const int64_t> ids, const HomeOf& home_of, const Bucket** homes) {
+  if (ids.size() == kAhead) {
+    for (int64_t i = 0; i < kAhead; ++i) homes[i] = home_of(ids[i]);
+  } else {
+    for (int64_t i = 0; i < ids.size(); ++i) homes[i] = home_of(ids[i]);
+  }
   for (int64_t i = 0; i < ids.size(); ++i) Prefetch(homes[i]);
 }
 
@@ -181,12 +175,13 @@ inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const Bucket* const*
   return num_past;
 }
 
-inline void IdIndex::FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const {
+template <typename HomeOf>
+inline void IdIndex::FindInBlocks(Span<const int64_t> ids, const HomeOf& home_of, Span<int64_t> rows) const {
   const int64_t n = rows.size();
   const Bucket* homes[2][kAhead];
   const auto prefetch_block = [&](int64_t begin) {
     const int64_t count = std::min(kAhead, ids.size() - begin);
-    if (count > 0) PrefetchHomes(ids.subspan(begin, count), homes[begin / kAhead % 2]);
+    if (count > 0) PrefetchHomes(ids.subspan(begin, count), home_of, homes[begin / kAhead % 2]);
   };
   prefetch_block(0);
   // Ids that may have overflowed from their home bucket. Their next bucket was not prefetched in time, so it
@@ -216,7 +211,25 @@ void IdIndex::Find(Span<const int64_t> ids, Span<int64_t> rows) const {
     std::fill(rows.begin(), rows.end(), kAbsent);
     return;
   }
-  RunVectorized([&] { FindInBlocks(ids, rows); });
+  // Copies, so that the compiler knows that no store changes them.
+  const Bucket* const buckets = buckets_.buckets;
+  const int shift = buckets_.shift;
+  const auto home_of = [=](int64_t id) { return buckets + (Mix64(static_cast<uint64_t>(id)) >> shift); };
+  if (!grows()) {
+    RunVectorized([&] { FindInBlocks(ids, home_of, rows); });
+    return;
+  }
+  const Bucket* const old = old_.buckets;
+  const uint64_t mask = old_.mask;
+  const int old_shift = old_.shift;
+  const uint64_t first = first_;
+  const uint64_t moved = moved_;
+  const auto home_of_either = [=](int64_t id) {
+    const uint64_t hash = Mix64(static_cast<uint64_t>(id));
+    const uint64_t home = hash >> old_shift;
+    return ((home - first) & mask) < moved ? buckets + (hash >> shift) : old + home;
+  };
+  RunVectorized([&] { FindInBlocks(ids, home_of_either, rows); });
 }
 
 Status IdIndex::Insert(Span<const int64_t> ids, Span<const int64_t> rows) {

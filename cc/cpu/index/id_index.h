@@ -116,10 +116,12 @@ class IdIndex {
   Array& ArrayOf(int64_t id) { return const_cast<Array&>(std::as_const(*this).ArrayOf(id)); }
   // Moves at least this many buckets of old_, or all that are left.
   void Move(int64_t buckets);
-  // Find for a non-empty index, in blocks of ids.
-  void FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const;
+  // Find for a non-empty index, in blocks of ids. `home_of` gives an id's home bucket.
+  template <typename HomeOf>
+  void FindInBlocks(Span<const int64_t> ids, const HomeOf& home_of, Span<int64_t> rows) const;
   // Prefetches the home buckets of a block's ids and stores where they are.
-  void PrefetchHomes(Span<const int64_t> ids, const Bucket** homes) const;
+  template <typename HomeOf>
+  static void PrefetchHomes(Span<const int64_t> ids, const HomeOf& home_of, const Bucket** homes);
   // Searches the home bucket of each id. Positions of ids that may be in a later bucket go to `past`, which
   // has at least ids.size() places; the next bucket of each is prefetched. Returns their number.
   int64_t FindAtHome(Span<const int64_t> ids, const Bucket* const* homes, int64_t* rows, int64_t* past) const;
