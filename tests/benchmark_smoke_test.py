@@ -13,7 +13,7 @@ from bench import compare, flags, report, sides
 from bench.jobs import Job
 from bench.server_costs import Costs, Load, Server, servers_needed, usage
 from benchmark_support import BAZEL_BIN, MEASURE, TINY, run_program, run_workload
-from workloads import peers, serving
+from workloads import growth, peers, serving
 
 READ_FILES = {"goals", "gpu"}
 
@@ -122,6 +122,16 @@ def test_open_tables(tmp_path):
     for result in results:
         assert list(result.timings) == ["mapped", "read"]
         assert result.counts["mapped: private MB"] > 0
+
+
+def test_growth(tmp_path):
+    done, results = run_workload(tmp_path, "growth", "--environments", str(tmp_path))
+    assert [result.question["rows"] for result in results] == [90, 300]
+    for result, rows, steps in zip(results, (90, 210), (2, 4)):
+        assert list(result.timings) == ["sok"]
+        assert result.counts["sok: longest ms"] * 1e6 * steps >= result.counts["sok: ns a new row"] * rows > 0
+        assert result.counts["sok: /median"] >= 1
+    assert done.stdout == growth.table(results) + "\n"
 
 
 def test_server_costs(tmp_path):

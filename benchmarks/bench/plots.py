@@ -17,14 +17,17 @@ _COLORS = ("#1b6ca8", "#e9a03b", "#c8553d", "#7a5195", "#3b8b5c", "#8fb8d8", "#6
 
 
 @contextlib.contextmanager
-def _figure(path: pathlib.Path, lines: int, columns: int, size: tuple[float, float]) -> Iterator[tuple]:
+def _figure(
+    path: pathlib.Path, lines: int, columns: int, size: tuple[float, float], share_y: bool = True
+) -> Iterator[tuple]:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    figsize = (size[0] * columns, size[1] * lines)
     figure, grid = plt.subplots(
-        lines, columns, figsize=(size[0] * columns, size[1] * lines), squeeze=False, sharey=columns > 2
+        lines, columns, figsize=figsize, squeeze=False, sharey=share_y and columns > 2
     )
     yield figure, grid
     for axes in grid.flat:
@@ -98,8 +101,11 @@ def goals(path: pathlib.Path, results: Sequence[report.Result]) -> None:
 def lines(
     path: pathlib.Path, title: str, panels: Mapping[str, Mapping[str, Mapping[int, float]]], x: str, y: str
 ) -> None:
-    """Draws a panel for each key of `panels`, with a line of y over powers of two for each name."""
-    with _figure(path, 1, len(panels), (6.5, 4.6)) as (figure, grid):
+    """Draws a panel for each key of `panels`, with a line of y over powers of two for each name.
+
+    If y is empty, each panel's key says what it shows.
+    """
+    with _figure(path, 1, len(panels), (6.5, 4.6), share_y=bool(y)) as (figure, grid):
         for axes, (panel, drawn) in zip(grid.flat, panels.items()):
             for number, (name, values) in enumerate(drawn.items()):
                 style = ("-", "--", ":")[number // len(_COLORS) % 3]

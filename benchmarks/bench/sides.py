@@ -149,18 +149,24 @@ def built_checkout(text: str) -> pathlib.Path:
     return built
 
 
+def variables_of(name: str, point: argparse.Namespace) -> dict[str, str]:
+    """The environment variables of a library's process."""
+    # OMP_* are read by OpenMP only. Waiting threads sleep: if other processes run too, spinning threads take
+    # processor time from the library's working threads, and a step takes several times as long.
+    variables = processes.environment(OMP_NUM_THREADS=str(point.threads), OMP_WAIT_POLICY="PASSIVE")
+    variables["TF_USE_LEGACY_KERAS"] = "1" if name == "tfra" else "0"
+    if LIBRARIES[name].environment or name == OTHER:
+        package = [str(point.other / "tools" / "site")] if name == OTHER else []
+        variables["PYTHONPATH"] = os.pathsep.join([*package, str(processes.BENCHMARKS)])
+    return variables
+
+
 def start(name: str, job: Job, point: argparse.Namespace, folder: pathlib.Path) -> processes.MeasuringProcess:
     """Starts a library's process; the log is in `folder`."""
     library = LIBRARIES[name]
     if library.trains_with:
         job = dataclasses.replace(job, optimizer=library.trains_with)
-    # OMP_* are read by OpenMP only. Waiting threads sleep: if other processes run too, spinning threads take
-    # processor time from the library's working threads, and a step takes several times as long.
-    variables = processes.environment(OMP_NUM_THREADS=str(job.threads), OMP_WAIT_POLICY="PASSIVE")
-    variables["TF_USE_LEGACY_KERAS"] = "1" if name == "tfra" else "0"
-    if library.environment or name == OTHER:
-        package = [str(point.other / "tools" / "site")] if name == OTHER else []
-        variables["PYTHONPATH"] = os.pathsep.join([*package, str(processes.BENCHMARKS)])
+    variables = variables_of(name, point)
     python = interpreter(name, point.environments)
     command = [str(python), "-m", "bench.sides", name, json.dumps(dataclasses.asdict(job))]
     return processes.MeasuringProcess(name, command, variables, folder / f"{name}.log")

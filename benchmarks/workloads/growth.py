@@ -1,0 +1,182 @@
+"""Tables that grow: new rows, the longest step, steps on rows that exist, and memory, at many sizes.
+
+Each library trains one table with LazyAdam in its own process. They take turns: first with batches of new
+keys, up to a number of rows, then with batches of keys that the table has. `longest` is the longest step with
+new rows since the number of rows before, and `/median` is that time divided by their median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bench import flags, plots, processes, report, sides
+from bench.timing import Sample, Timing
+
+_PEERS = ("tfra",)
+FLAGS = {
+    "rows": flags.Flag(flags.number(), "rows at which steps are measured", (2**20, 2**22, 2**24)),
+    "dim": (16,),
+    **dict(batch=2**20, threads=(2,), rounds=5),
+    "peers": flags.Flag(flags.one_of("name", _PEERS), "some of " + ",".join(_PEERS), _PEERS),
+    "environments": flags.Flag(pathlib.Path, "folder of the peers' environments", sides.default_folder()),
+    "other": flags.Flag(sides.built_checkout, f"another checkout: {sides.OTHER}"),
+}
+TOGETHER = ("rows", "peers")
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+_NEW, _LONGEST, _TO_MEDIAN, _OLD, _BYTES = "ns a new row", "longest ms", "/median", "ns an id", "bytes a row"
+
+
+def measure(point: argparse.Namespace) -> list[report.Result]:
+    """Measures tables of one dim, at all numbers of rows."""
+    names = [name for name in point.peers if sides.interpreter(name, point.environments) is not None]
+    if point.other is not None:
+        names.append(sides.OTHER)
+    libraries = {
+        name: [str(sides.interpreter(name, point.environments)), "-m", "workloads.growth", name]
+        for name in (sides.OURS, *names)
+    }
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        running = {}
+        try:
+            for name, command in libraries.items():
+                arguments = [*command, str(point.dim), str(point.batch), str(point.threads)]
+                variables = sides.variables_of(name, point)
+                running[name] = processes.MeasuringProcess(
+                    name, arguments, variables, pathlib.Path(folder, f"{name}.log")
+                )
+            for process in running.values():
+                process.wait_until_ready()
+            done = 0
+            for rows in sorted(point.rows):
+                results.append(_measure_at(running, done, rows, point))
+                done = max(done, rows)
+        finally:
+            for process in running.values():
+                process.__exit__()
+    return results
+
+
+def draw(path: pathlib.Path, results: Sequence[report.Result]) -> None:
+    """Draws each number over rows."""
+    panels: dict[str, dict[str, dict[int, float]]] = {}
+    for result in results:
+        for what in (_NEW, _LONGEST, _OLD, _BYTES):
+            for name in result.timings:
+                line = panels.setdefault(what, {}).setdefault(name, {})
+                line[result.question["rows"]] = result.counts[f"{name}: {what}"]
+    plots.lines(path, "Tables that grow", panels, "rows", "")
+
+
+def table(results: Sequence[report.Result]) -> str:
+    """A line for each library at each number of rows."""
+    columns = (_NEW, _LONGEST, _TO_MEDIAN, _OLD, _BYTES)
+    lines = [
+        [str(result.question["rows"]), str(result.question["dim"]), name]
+        + [report.text_of(result.counts[f"{name}: {what}"]) for what in columns]
+        for result in results
+        for name in result.timings
+    ]
+    return report.markdown(["rows", "dim", "library", *columns], lines)
+
+
+def _measure_at(
+    running: dict[str, processes.MeasuringProcess], done: int, rows: int, point: argparse.Namespace
+) -> report.Result:
+    """Lets the tables grow from `done` rows to `rows`, and measures."""
+    processes.say(f"{rows} rows")
+
+    def ask(what: str, steps: list[tuple[int, int]]) -> dict[str, list[Sample]]:
+        taken: dict[str, list[Sample]] = {name: [] for name in running}
+        for first, count in steps:
+            for name, process in running.items():
+                answer = process.ask(f"0 {what} {first}:{count}")
+                taken[name].append(Sample(*map(float, answer.split())))
+        return taken
+
+    firsts = range(done, rows, point.batch)
+    grown = ask("new", [(first, min(point.batch, rows - first)) for first in firsts])
+    old = ask("old", [(rows, point.batch)] * point.rounds)
+    counts = {}
+    for name, process in running.items():
+        walls = [sample.wall for sample in grown[name]]
+        counts[f"{name}: {_NEW}"] = sum(walls) * 1e6 / (rows - done)
+        counts[f"{name}: {_LONGEST}"] = max(walls)
+        counts[f"{name}: {_TO_MEDIAN}"] = max(walls) / float(np.median(walls))
+        counts[f"{name}: {_OLD}"] = Timing.of(old[name]).median * 1e6 / point.batch
+        counts[f"{name}: {_BYTES}"] = float(process.ask("0 bytes 0")) / rows
+    timings = {name: Timing.of(samples) for name, samples in old.items()}
+    return report.Result({"rows": rows, "dim": point.dim}, timings, sides.OURS, counts)
+
+
+def _keys(numbers: np.ndarray) -> np.ndarray:
+    """Distinct keys from the whole int64 range."""
+    return (numbers.astype(np.uint64) * _HASH).view(np.int64)
+
+
+def _answer(library: str, dim: int, batch: int, threads: int) -> Callable[[str, str], object]:
+    """A library's process: answers "new first:count", "old rows:count" and "bytes"."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    v1.disable_eager_execution()
+    v1.logging.set_verbosity(v1.logging.ERROR)
+    config = v1.ConfigProto(intra_op_parallelism_threads=threads)
+    session = v1.Session(config=config)
+    ids = v1.placeholder(tf.int64, [None])
+    step = (_ours if library in (sides.OURS, sides.OTHER) else _tfra)(session, ids, dim)
+    session.run(v1.global_variables_initializer())
+    call = session.make_callable(step, [ids])
+    call(_keys(np.arange(0)))  # The first run takes longer.
+    before = _resident_bytes()
+    rng = np.random.default_rng(1)
+
+    def answer(what: str, argument: str) -> object:
+        if what == "bytes":
+            return _resident_bytes() - before
+        first, count = map(int, argument.split(":"))
+        keys = _keys(np.arange(first, first + count) if what == "new" else rng.integers(0, first, count))
+        wall, cpu = time.perf_counter(), time.process_time()
+        call(keys)
+        return Sample((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
+
+    return answer
+
+
+def _ours(session, ids, dim):
+    import tensorflow as tf
+
+    import sparse_operation_kit as sok
+
+    session.run(sok.Init(global_batch_size=1, seed=1))
+    table = sok.EmbeddingVariable("table", dim)
+    loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, ids)))
+    optimizer = sok.tf.keras.optimizers.LazyAdamOptimizer(sides.LEARNING_RATE)
+    return optimizer.apply_gradients(zip(tf.gradients(loss, [table]), [table]))
+
+
+def _tfra(session, ids, dim):
+    import tensorflow as tf
+
+    from bench.tfra_side import de, make_optimizer
+
+    del session
+    initializer = tf.compat.v1.random_normal_initializer(stddev=0.05)
+    table = de.get_variable("table", dim=dim, devices=["/CPU:0"], initializer=initializer)
+    rows, trained = de.embedding_lookup_unique(table, ids, name="trained", return_trainable=True)
+    return make_optimizer("lazy_adam").minimize(tf.reduce_sum(tf.square(rows)), var_list=[trained])
+
+
+def _resident_bytes() -> int:
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+if __name__ == "__main__":
+    processes.answer_lines(lambda: _answer(sys.argv[1], *map(int, sys.argv[2:])))
