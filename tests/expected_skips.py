@@ -13,6 +13,7 @@ import re
 import shutil
 import sysconfig
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,11 @@ def _is_the_callers_python() -> bool:
     return os.path.exists(os.path.join(sysconfig.get_path("purelib"), "on_top.pth"))
 
 
+def _is_beside_shared_data() -> bool:
+    """Whether a folder above the checkout has data that is not part of it."""
+    return any((parent / "shared" / "data").is_dir() for parent in Path(__file__).resolve().parents)
+
+
 # A regular expression for the whole reason, and a function that tells whether it is expected here.
 _EXPECTED: dict[str, Callable[[], bool]] = {
     r"(this )?TensorFlow.* has no Estimator": _has_keras_3,
@@ -63,6 +69,7 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     # Nothing is installed there that would replace TensorFlow.
     r"tensorflow-serving-api is not installed": _is_the_callers_python,
     r"needs valgrind": lambda: shutil.which("valgrind") is None,
+    r"there is no folder shared/data/foreign": lambda: not _is_beside_shared_data(),
 }
 
 
