@@ -90,7 +90,7 @@ def test_ops_that_take_paths(model, victims, path):
     session, table, *_ = model
     path = f"{victims}/{path}"
     with session.graph.as_default():
-        code, message, _ = native.ops.sok_check_checkpoint([table.handle], path, True, True, names=["x"])
+        code, message, _ = native.ops.sok_check_checkpoint([table.handle], path, True, True, [], names=["x"])
         found, text = session.run([code, message])
         assert found == 3 and b"zero byte" in text and b"\0" not in text, text
         for source, prefix in ((path, f"{victims}/new"), (f"{victims}/a", path)):

@@ -90,7 +90,7 @@ USES = {
         native.ops.sok_checkpoint_stage([handle], "unused", tf.constant(0, tf.int64), "", True, stage="begin")
     ),
     "check checkpoint": lambda handle: raised(
-        native.ops.sok_check_checkpoint([handle], "unused", True, True, names=["unused"])
+        native.ops.sok_check_checkpoint([handle], "unused", True, True, [], names=["unused"])
     ),
     "track changes": lambda handle: native.ops.sok_track_changes([handle]),
 }

@@ -233,9 +233,9 @@ MISTAKES = {
         lambda path, model: train.warm_start(path, var_name_to_prev_var_name={"old/user": "nobody"}),
         "'nobody'.*'old/user'.*'old/item', 'old/user'",
     ),
-    "an ordinary tensor": (
-        lambda path, model: train.init_from_checkpoint(path, {"old/slices": model.item}),
-        "'old/slices'.*'old/item'.*load_variable.*assign_rows",
+    "no matrix": (
+        lambda path, model: train.init_from_checkpoint(path, {"old/kernel": model.item}),
+        "'old/kernel'.*'old/item'.*no matrix of float32.*load_variable.*assign_rows",
     ),
     "slices": (
         lambda path, model: train.init_from_checkpoint(path, {"old/user": [model.user, model.item]}),

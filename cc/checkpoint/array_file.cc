@@ -244,17 +244,58 @@ Status ArrayWriter::Finish() {
   return part_.Add(name_, EncodeTensorPlace(place));
 }
 
-Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
-                 char* block) {
-  const int64_t begin = number * kBlockBytes;
-  const int64_t bytes = std::min(kBlockBytes, array.array.bytes() - begin);
+namespace {
+
+// Replaces the integers of four bytes in the second half of a block by the same ones of eight bytes.
+template <typename Integer>
+void Widen(char* block, int64_t bytes) {
+  const char* const from = block + bytes / 2;
+  for (int64_t i = 0; i < bytes / 8; ++i) {
+    Integer narrow;
+    std::memcpy(&narrow, from + i * 4, sizeof(narrow));
+    const int64_t wide = narrow;
+    std::memcpy(block + i * 8, &wide, sizeof(wide));
+  }
+}
+
+// Fills a block of an array that no file has.
+void FillBlock(const PlacedArray& array, int64_t begin, int64_t bytes, char* block) {
   if (array.fill.has_value()) {
     for (int64_t at = 0; at < bytes; at += sizeof(float))
       std::memcpy(block + at, &*array.fill, sizeof(float));
+    return;
+  }
+  int64_t next = *array.first + begin / 8 * array.increase;
+  for (int64_t at = 0; at < bytes; at += 8, next += array.increase)
+    std::memcpy(block + at, &next, sizeof(next));
+}
+
+}  // namespace
+
+Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
+                 char* block, uint32_t* crc32c) {
+  int64_t begin = number * kBlockBytes;
+  int64_t bytes = std::min(kBlockBytes, array.array.bytes() - begin);
+  if (!array.has_file()) {
+    FillBlock(array, begin, bytes, block);
     return OkStatus();
   }
-  SOK_RETURN_IF_ERROR(file->ReadAt(array.offset + begin, block, bytes));
-  if (Crc32c(block, bytes) == array.array.crc32c[static_cast<size_t>(number)]) return OkStatus();
+  if (!array.whole_crc32c.has_value()) {
+    SOK_RETURN_IF_ERROR(file->ReadAt(array.offset + begin, block, bytes));
+    if (Crc32c(block, bytes) == array.array.crc32c[static_cast<size_t>(number)]) return OkStatus();
+  } else {
+    const bool is_last = begin + bytes == array.array.bytes();
+    const int64_t stored = array.stored_as.empty() ? bytes : bytes / 2;
+    char* const to = block + (bytes - stored);
+    SOK_RETURN_IF_ERROR(
+        file->ReadAt(array.offset + (array.stored_as.empty() ? begin : begin / 2), to, stored));
+    if (crc32c != nullptr) *crc32c = CombineCrc32c(*crc32c, Crc32c(to, stored), stored);
+    if (array.stored_as == "<i4") Widen<int32_t>(block, bytes);
+    if (array.stored_as == "<u4") Widen<uint32_t>(block, bytes);
+    if (crc32c == nullptr || !is_last || *crc32c == *array.whole_crc32c) return OkStatus();
+    begin = 0;
+    bytes = array.stored_bytes();
+  }
   return DataLoss("'", path, "' is damaged: the checksum of its bytes [", begin, ", ", begin + bytes,
                   ") does not match");
 }
@@ -262,8 +303,8 @@ Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& a
 StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(std::shared_ptr<FileReader> file,
                                                          const std::string& path, const PlacedArray& array) {
   // Allocates nothing of a size that the index gives before the file has that size.
-  const bool fits = array.offset <= file->size() && array.array.bytes() <= file->size() - array.offset;
-  if (!fits && !array.fill.has_value()) {
+  const bool fits = array.offset <= file->size() && array.stored_bytes() <= file->size() - array.offset;
+  if (!fits && array.has_file()) {
     return DataLoss("'", path, "' has ", file->size(), " bytes, and ends before its tensor '", array.name,
                     "' does");
   }
@@ -278,7 +319,7 @@ Status ArrayReader::NextBlock() {
   // The first block is the largest. Not std::make_unique, which would fill it.
   if (block_ == nullptr) block_.reset(new char[static_cast<size_t>(bytes)]);
   at_ = held_ = 0;
-  SOK_RETURN_IF_ERROR(ReadBlock(file_.get(), path_, array_, next_block_, block_.get()));
+  SOK_RETURN_IF_ERROR(ReadBlock(file_.get(), path_, array_, next_block_, block_.get(), &crc32c_));
   held_ = bytes;
   ++next_block_;
   return OkStatus();

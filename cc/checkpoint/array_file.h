@@ -131,14 +131,28 @@ struct PlacedArray {
   std::string name;  // the tensor's
   int shard = 0;     // the data file's number
   int64_t offset = 0;
-  std::optional<float> fill = {};  // every number of an array that no file has
+  // The two kinds of arrays that no file has: every float, and int64 numbers that begin here and increase.
+  std::optional<float> fill = {};
+  std::optional<int64_t> first = {};
+  int64_t increase = 1;
+  // How tensors of other systems differ: one checksum of all bytes instead of one for each block; the type of
+  // integers that the array has as int64, of four bytes.
+  std::optional<uint32_t> whole_crc32c = {};
+  std::string stored_as = {};
+
+  bool has_file() const { return !fill.has_value() && !first.has_value(); }
+  // In the file.
+  int64_t stored_bytes() const { return stored_as.empty() ? array.bytes() : array.bytes() / 2; }
 };
 
-// Reads block `number` of an array, of kBlockBytes or what is left, and verifies it. `path` is for errors.
+// Reads block `number` of an array, of kBlockBytes or what is left, and verifies it. With one checksum of all
+// bytes, the last block verifies all of them, and *crc32c is that of the blocks before, which the call
+// updates. Null: they are known to be good. `path` is for errors.
 Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
-                 char* block);
+                 char* block, uint32_t* crc32c);
 
-// Reads one array, and returns only verified data. The arguments must outlive the reader. Not thread-safe.
+// Reads one array, and returns only verified data, except that an array with one checksum of all its bytes is
+// verified when its last block is read. The arguments must outlive the reader. Not thread-safe.
 class ArrayReader {
  public:
   // `path` is the data file's, for errors. DataLoss here and below if the file does not fit the description.
@@ -165,8 +179,9 @@ class ArrayReader {
   const PlacedArray& array_;
   int64_t next_block_ = 0;
   std::unique_ptr<char[]> block_;
-  int64_t held_ = 0;  // bytes in block_
-  int64_t at_ = 0;    // of block_
+  int64_t held_ = 0;     // bytes in block_
+  int64_t at_ = 0;       // of block_
+  uint32_t crc32c_ = 0;  // see ReadBlock
 };
 
 }  // namespace sok

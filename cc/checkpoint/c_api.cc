@@ -4,15 +4,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/base/thread_annotations.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/crc32c.h"
+#include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/checkpoint/saved_checkpoint.h"
 #include "cc/initializers/initializer.h"
@@ -25,6 +29,9 @@ struct sok_checkpoint {
 };
 struct sok_table {
   std::vector<sok::ChainedTable> chain;
+  sok::Mutex mutex;
+  // The arrays with one checksum of all bytes that were verified.
+  std::set<const sok::PlacedArray*> verified SOK_GUARDED_BY(mutex);
 };
 
 namespace sok {
@@ -90,6 +97,7 @@ Json LinkJson(const ChainedTable& link) {
   json["prefix"] = link.checkpoint->prefix();
   json["id"] = link.id;
   json["table"] = Json::parse(EncodeTable(manifest));
+  json["system"] = manifest.is_foreign() ? Json(manifest.system) : Json(nullptr);
   json["static_keys"] =
       options.use_hashtable ? 0 : options.placement.StaticKeys(options.ranks, options.capacity);
   json["shards"] = Json::array();
@@ -99,9 +107,22 @@ Json LinkJson(const ChainedTable& link) {
   return json;
 }
 
+// Verifies an array with one checksum of all bytes, once.
+Status VerifyWhole(sok_table* table, const PlacedArray& placed, const std::shared_ptr<FileReader>& file,
+                   const std::string& path) {
+  if (!placed.whole_crc32c.has_value()) return OkStatus();
+  const MutexLock lock(table->mutex);
+  if (table->verified.count(&placed) != 0) return OkStatus();
+  const auto reader = ArrayReader::Open(file, path, placed);
+  SOK_RETURN_IF_ERROR(reader.status());
+  SOK_RETURN_IF_ERROR(reader.value()->Skip(placed.array.bytes()));
+  table->verified.insert(&placed);
+  return OkStatus();
+}
+
 // Reads and verifies the blocks of an array that have the bytes [first, first + bytes).
-Status ReadBytes(SavedCheckpoint& checkpoint, const PlacedArray& placed, int64_t first, int64_t bytes,
-                 char* data) {
+Status ReadBytes(sok_table* table, SavedCheckpoint& checkpoint, const PlacedArray& placed, int64_t first,
+                 int64_t bytes, char* data) {
   const SavedArray& array = placed.array;
   if (first < 0 || bytes < 0 || first > array.bytes() || bytes > array.bytes() - first) {
     return InvalidArgument("'", placed.name, "' has ", array.bytes(), " bytes, and not those from ", first,
@@ -110,12 +131,14 @@ Status ReadBytes(SavedCheckpoint& checkpoint, const PlacedArray& placed, int64_t
   const auto file = checkpoint.Data(placed.shard);
   SOK_RETURN_IF_ERROR(file.status());
   const std::string path = StrCat(checkpoint.DataFile(placed.shard), ":", placed.name);
+  SOK_RETURN_IF_ERROR(VerifyWhole(table, placed, file.value(), checkpoint.DataFile(placed.shard)));
   std::vector<char> block;
   const int64_t end = first + bytes;
   for (int64_t at = first / kBlockBytes * kBlockBytes; at < end; at += kBlockBytes) {
     block.resize(static_cast<size_t>(std::min(kBlockBytes, array.bytes() - at)));
     const int64_t size = static_cast<int64_t>(block.size());
-    SOK_RETURN_IF_ERROR(ReadBlock(file.value().get(), path, placed, at / kBlockBytes, block.data()));
+    SOK_RETURN_IF_ERROR(ReadBlock(file.value().get(), path, placed, at / kBlockBytes, block.data(),
+                                  /*crc32c=*/nullptr));
     const int64_t from = std::max(first, at);
     const int64_t to = std::min(end, at + size);
     std::memcpy(data + (from - first), block.data() + (from - at), static_cast<size_t>(to - from));
@@ -154,7 +177,25 @@ char* sok_checkpoint_describe(sok_checkpoint* checkpoint, char** description) {
     Json json;
     json["tables"] = tables.value();
     json["facts"] = std::move(facts.value());
+    json["foreign"] = Json::array();
+    for (const sok::ForeignTable& table : sok::ForeignTables(*checkpoint->checkpoint)) {
+      json["foreign"].push_back({{"name", table.name}, {"system", table.system}});
+    }
     return sok::Return(json, description);
+  });
+}
+
+char* sok_checkpoint_has(sok_checkpoint* checkpoint, const char* name, int* has) {
+  return sok::Run([&]() -> sok::Status {
+    const auto table = sok::ReadForeignTable(*checkpoint->checkpoint, name);
+    if (table.status().code() != sok::StatusCode::kNotFound) {
+      *has = 1;
+      return table.status();
+    }
+    const auto tables = checkpoint->checkpoint->Tables();
+    SOK_RETURN_IF_ERROR(tables.status());
+    *has = std::binary_search(tables.value().begin(), tables.value().end(), name) ? 1 : 0;
+    return sok::OkStatus();
   });
 }
 
@@ -164,7 +205,9 @@ char* sok_table_open(sok_checkpoint* checkpoint, const char* name, sok_table** t
     sok::OpenedCheckpoints opened(sok::PosixFiles());
     auto chain = sok::ReadChain(opened, checkpoint->checkpoint->prefix(), name);
     SOK_RETURN_IF_ERROR(chain.status());
-    *table = new sok_table{std::move(chain.value())};
+    auto made = std::make_unique<sok_table>();
+    made->chain = std::move(chain.value());
+    *table = made.release();
     return sok::OkStatus();
   });
 }
@@ -191,7 +234,7 @@ char* sok_array_read(sok_table* table, int link, int shard, const char* array, i
     const auto& arrays = from.manifest.shards[static_cast<size_t>(shard)].arrays;
     const auto found = arrays.find(array);
     if (found == arrays.end()) return sok::InvalidArgument("there is no array '", array, "'");
-    return sok::ReadBytes(*from.checkpoint, found->second, first, bytes, static_cast<char*>(data));
+    return sok::ReadBytes(table, *from.checkpoint, found->second, first, bytes, static_cast<char*>(data));
   });
 }
 

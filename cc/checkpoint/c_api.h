@@ -24,8 +24,13 @@ SOK_EXPORT void sok_free(char* text);
 SOK_EXPORT char* sok_checkpoint_open(const char* prefix, int retired, sok_checkpoint** checkpoint);
 SOK_EXPORT void sok_checkpoint_close(sok_checkpoint* checkpoint);
 
-// {"tables": [names], "facts": {"id", "parts", "chains", "counted_by"} or null if there are no tables}
+// {"tables": [names], "facts": {"id", "parts", "chains", "counted_by"} or null if there are no tables,
+// "foreign":
+// [{"name", "system"}]: the tables that other systems wrote}
 SOK_EXPORT char* sok_checkpoint_describe(sok_checkpoint* checkpoint, char** description);
+
+// Whether there is a table of this name, of this library, or of another system or an ordinary variable.
+SOK_EXPORT char* sok_checkpoint_has(sok_checkpoint* checkpoint, const char* name, int* has);
 
 typedef struct sok_table sok_table;
 
@@ -35,8 +40,8 @@ SOK_EXPORT char* sok_table_open(sok_checkpoint* checkpoint, const char* name, so
 SOK_EXPORT void sok_table_close(sok_table* table);
 
 // The links of the table's chain, the full one first and the table itself last: [{"prefix", "id", "table":
-// its own entry, "static_keys": the number of keys without hashing, "shards": [each shard's entry, in which
-// arrays also have their "file" and "offset" there]}]
+// its own entry, "system": the other system that wrote it or null, "static_keys": the number of keys without
+// hashing, "shards": [each shard's entry, in which arrays also have their "file" and "offset" there]}]
 SOK_EXPORT char* sok_table_describe(sok_table* table, char** description);
 
 // Reads bytes [first, first + bytes) of an array of a link, after verifying the blocks that have them.

@@ -70,10 +70,11 @@ StatusOr<ChainedTable> ReadOne(const std::shared_ptr<SavedCheckpoint>& checkpoin
   // A checkpoint without the table may have no tables, and no facts about them.
   auto manifest = checkpoint->ReadTable(name);
   SOK_RETURN_IF_ERROR(manifest.status());
+  const std::string path = StrCat(checkpoint->index_path(), ":", name);
+  if (manifest.value().is_foreign()) return ChainedTable{checkpoint, "", path, std::move(manifest.value())};
   auto facts = checkpoint->ReadFacts();
   SOK_RETURN_IF_ERROR(facts.status());
-  return ChainedTable{checkpoint, facts.value().id, StrCat(checkpoint->index_path(), ":", name),
-                      std::move(manifest.value())};
+  return ChainedTable{checkpoint, facts.value().id, path, std::move(manifest.value())};
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace sok {
 // A table of a checkpoint, whose entries have been read.
 struct ChainedTable {
   std::shared_ptr<SavedCheckpoint> checkpoint;
-  std::string id;    // of the save
+  std::string id;    // of the save; empty if another system made it
   std::string path;  // for messages: "/ckpt/m.index:t"
   Manifest manifest;
 };

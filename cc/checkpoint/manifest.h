@@ -66,6 +66,12 @@ struct ChainLink {
 
 // A table of a checkpoint; see docs/checkpoint-format.md.
 struct Manifest {
+  // The other system that wrote the table; empty: this library. Of such a table only the shards and, of the
+  // options, name, dim and the number of shards are known. Any shard may have any key.
+  std::string system = {};
+  bool is_foreign() const { return !system.empty(); }
+  std::vector<std::string> left_out = {};  // tensors of it that are not restored
+
   bool delta = false;
   SavedTable table;
   // Of the table's clock: see TableClock. If ranks are apart, those of the rank that is ahead, once all

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/checkpoint/column_pieces.h"
+#include "cc/checkpoint/foreign_slots.h"
 #include "cc/cpu/dedup/dedup.h"
 #include "cc/table/bloom_filter.h"
 
@@ -32,11 +33,22 @@ class KeyChecker {
   std::vector<int32_t> firsts_;
 };
 
+// The range of numbers that a table can have. Those of other systems may be outside: they are then the
+// nearest ones in it, and -1 stands for none.
+struct CountRange {
+  int64_t least = 0;
+  int64_t most = INT64_MAX;
+  bool is_foreign = false;
+};
+
 // Reads numbers that cannot be negative.
-Status ReadCounts(ArrayReader* reader, Span<int64_t> values) {
+Status ReadCounts(ArrayReader* reader, const CountRange& range, Span<int64_t> values) {
   SOK_RETURN_IF_ERROR(reader->Read(values.data(), values.size() * static_cast<int64_t>(sizeof(int64_t))));
-  for (const int64_t value : values) {
-    if (value < 0) return DataLoss("'", reader->path(), "' has the negative number ", value);
+  for (int64_t& value : values) {
+    if (value < (range.is_foreign ? -1 : 0)) {
+      return DataLoss("'", reader->path(), "' has the negative number ", value);
+    }
+    if (range.is_foreign) value = std::min(std::max(value, range.least), range.most);
   }
   return OkStatus();
 }
@@ -63,6 +75,103 @@ struct PieceOfKeys {
   }
 };
 
+// Reads a slot that another system saved as a table of its own, row after row of a shard. Its keys are
+// usually those of the rows, in the same order. From the first piece on where they are not, rows are found by
+// their keys, with 16 bytes of memory for each key of the slot.
+class SlotTableReader {
+ public:
+  static StatusOr<std::shared_ptr<SlotTableReader>> Open(const ShardSource& source,
+                                                         const SavedOptimizer::Slot& slot, int64_t first) {
+    std::shared_ptr<SlotTableReader> reader(new SlotTableReader(source, slot, first));
+    SOK_RETURN_IF_ERROR(reader->Restart());
+    return reader;
+  }
+
+  // Fills the slot of the wanted rows of a piece.
+  Status Read(const PieceOfKeys& piece, Span<float* const> records) {
+    if (!by_key_) SOK_RETURN_IF_ERROR(CompareKeys(piece.all));
+    int64_t next = 0;
+    for (size_t i = 0; i < piece.all.size(); ++i) {
+      float* const to = piece.wanted[i] ? records[next++] + first_ : nullptr;
+      if (!by_key_) {
+        SOK_RETURN_IF_ERROR(values_->Read(to, row_bytes()));
+      } else if (to != nullptr) {
+        SOK_RETURN_IF_ERROR(ReadByKey(piece.all[i], to));
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  SlotTableReader(const ShardSource& source, const SavedOptimizer::Slot& slot, int64_t first)
+      : source_(source),
+        slot_(slot),
+        first_(first),
+        left_(source.Find(SlotKeys(slot.name))->array.type.shape[0]) {}
+  int64_t row_bytes() const { return slot_.width * static_cast<int64_t>(sizeof(float)); }
+
+  Status Restart() {
+    auto keys = source_.Open(SlotKeys(slot_.name));
+    SOK_RETURN_IF_ERROR(keys.status());
+    auto values = source_.Open("slot-" + slot_.name);
+    SOK_RETURN_IF_ERROR(values.status());
+    keys_ = std::move(keys.value());
+    values_ = std::move(values.value());
+    return OkStatus();
+  }
+
+  // Whether the next keys of the slot are these; if not, makes the index of all keys.
+  Status CompareKeys(const std::vector<int64_t>& keys) {
+    if (static_cast<int64_t>(keys.size()) <= left_) {
+      left_ -= static_cast<int64_t>(keys.size());
+      piece_.resize(keys.size());
+      SOK_RETURN_IF_ERROR(keys_->Read(piece_.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
+      if (piece_ == keys) return OkStatus();
+    }
+    by_key_ = true;
+    SOK_RETURN_IF_ERROR(Restart());
+    // Verifies the values, which are read in another order.
+    SOK_RETURN_IF_ERROR(values_->Skip(source_.Find("slot-" + slot_.name)->array.bytes()));
+    const int64_t rows = source_.Find(SlotKeys(slot_.name))->array.type.shape[0];
+    index_.reserve(static_cast<size_t>(rows));
+    for (int64_t row = 0; row < rows; row += static_cast<int64_t>(piece_.size())) {
+      piece_.resize(static_cast<size_t>(std::min(kPieceItems, rows - row)));
+      SOK_RETURN_IF_ERROR(keys_->Read(piece_.data(), static_cast<int64_t>(piece_.size() * sizeof(int64_t))));
+      for (size_t i = 0; i < piece_.size(); ++i)
+        index_.emplace_back(piece_[i], row + static_cast<int64_t>(i));
+    }
+    std::sort(index_.begin(), index_.end());
+    for (size_t i = 1; i < index_.size(); ++i) {
+      if (index_[i].first == index_[i - 1].first) {
+        return DataLoss("'", keys_->path(), "' has the key ", index_[i].first, " twice");
+      }
+    }
+    return OkStatus();
+  }
+
+  Status ReadByKey(int64_t key, float* to) {
+    const auto found = std::lower_bound(index_.begin(), index_.end(), std::pair(key, int64_t{0}));
+    if (found == index_.end() || found->first != key) {
+      std::fill_n(to, slot_.width, slot_.fill);
+      return OkStatus();
+    }
+    const PlacedArray& placed = *source_.Find("slot-" + slot_.name);
+    const auto file = source_.checkpoint.Data(placed.shard);
+    SOK_RETURN_IF_ERROR(file.status());
+    return file.value()->ReadAt(placed.offset + found->second * row_bytes(), to, row_bytes());
+  }
+
+  const ShardSource& source_;
+  const SavedOptimizer::Slot& slot_;
+  const int64_t first_;  // the position in a row's record
+  int64_t left_;         // keys that were not compared
+  std::unique_ptr<ArrayReader> keys_;
+  std::unique_ptr<ArrayReader> values_;
+  bool by_key_ = false;
+  std::vector<int64_t> piece_;
+  std::vector<std::pair<int64_t, int64_t>> index_;  // keys and their rows
+};
+
 // The wanted ones of the ids that wait for admission.
 struct PieceOfWaiting {
   std::vector<int64_t> ids;
@@ -71,13 +180,14 @@ struct PieceOfWaiting {
 
   // Reads and checks the next `count` ids of a shard.
   Status Read(int64_t count, ArrayReader* ids_reader, ArrayReader* counts_reader, ArrayReader* steps_reader,
-              const KeyFilter& filter) {
+              const Manifest& manifest, const KeyFilter& filter) {
     for (std::vector<int64_t>* column : {&ids, &counts, &last_steps})
       column->resize(static_cast<size_t>(count));
     SOK_RETURN_IF_ERROR(ids_reader->Read(ids.data(), count * static_cast<int64_t>(sizeof(int64_t))));
     for (const int64_t id : ids) SOK_RETURN_IF_ERROR(filter.Check(id, ids_reader->path()));
-    SOK_RETURN_IF_ERROR(ReadCounts(counts_reader, Span<int64_t>(counts)));
-    SOK_RETURN_IF_ERROR(ReadCounts(steps_reader, Span<int64_t>(last_steps)));
+    const bool is_foreign = manifest.is_foreign();
+    SOK_RETURN_IF_ERROR(ReadCounts(counts_reader, {0, INT64_MAX, is_foreign}, Span<int64_t>(counts)));
+    SOK_RETURN_IF_ERROR(ReadCounts(steps_reader, {0, manifest.steps, is_foreign}, Span<int64_t>(last_steps)));
     size_t kept = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
       if (!filter.Wants(ids[i])) continue;
@@ -145,7 +255,7 @@ class RowReader {
   StatusOr<bool> MapWeights() {
     const PlacedArray& values = *source_.Find("values");
     const ArrayType wanted{"<f4", {source_.saved().rows, table_.options().dim}};
-    if (!what_.maps_weights || values.fill.has_value() || values.array.type != wanted) return false;
+    if (!what_.maps_weights || !values.has_file() || values.array.type != wanted) return false;
     const auto file = source_.checkpoint.Data(values.shard);
     SOK_RETURN_IF_ERROR(file.status());
     file.value()->KeepCached();
@@ -187,8 +297,22 @@ class RowReader {
     SOK_RETURN_IF_ERROR(open("values", table_.options().dim));
     if (what_.contents == RowContents::kWeights) return OkStatus();
     for (const SavedOptimizer::Slot& slot : source_.manifest.optimizer->slots) {
-      SOK_RETURN_IF_ERROR(open("slot-" + slot.name, slot.width));
+      if (source_.Find(SlotKeys(slot.name)) == nullptr) {
+        SOK_RETURN_IF_ERROR(open("slot-" + slot.name, slot.width));
+      } else {
+        SOK_RETURN_IF_ERROR(AddSlotTable(slot, first));
+        first += slot.width;
+      }
     }
+    return OkStatus();
+  }
+
+  Status AddSlotTable(const SavedOptimizer::Slot& slot, int64_t first) {
+    auto reader = SlotTableReader::Open(source_, slot, first);
+    SOK_RETURN_IF_ERROR(reader.status());
+    columns_.push_back([this, reader = reader.value()](const RowsToFill& rows) {
+      return reader->Read(keys_, rows.records);
+    });
     return OkStatus();
   }
 
@@ -206,7 +330,7 @@ class RowReader {
       });
     }
     if (what_.contents == RowContents::kWeights) return OkStatus();
-    parts_.slots = floats.size() > 1;
+    parts_.slots = !source_.manifest.optimizer->slots.empty();
     parts_.last_current = table_.state().parts.last_current;
     return AddSteps();
   }
@@ -279,9 +403,13 @@ class RowReader {
   Status AddUsage() {
     const RowParts kept = table_.state().parts;
     const Admission& admission = table_.options().admission;
-    SOK_RETURN_IF_ERROR(AddCounts("frequency", kept.frequency, &RowParts::frequency, &RowsToFill::frequency));
-    SOK_RETURN_IF_ERROR(AddCounts("last_step", kept.last_step, &RowParts::last_step, &RowsToFill::last_step));
-    SOK_RETURN_IF_ERROR(AddCounts("last_used", kept.last_used, &RowParts::last_used, &RowsToFill::last_used));
+    const bool is_foreign = source_.manifest.is_foreign();
+    SOK_RETURN_IF_ERROR(AddCounts("frequency", kept.frequency, &RowParts::frequency, &RowsToFill::frequency,
+                                  {admission.filter_freq, INT64_MAX, is_foreign}));
+    SOK_RETURN_IF_ERROR(AddCounts("last_step", kept.last_step, &RowParts::last_step, &RowsToFill::last_step,
+                                  {0, source_.manifest.steps, is_foreign}));
+    SOK_RETURN_IF_ERROR(AddCounts("last_used", kept.last_used, &RowParts::last_used, &RowsToFill::last_used,
+                                  {0, INT64_MAX, is_foreign}));
     if (parts_.frequency || admission.kind == Admission::Kind::kNone) return OkStatus();
     // A row without a count was admitted, so it occurred at least filter_freq times.
     parts_.frequency = true;
@@ -293,15 +421,16 @@ class RowReader {
   }
 
   Status AddCounts(const std::string& name, bool kept, bool RowParts::* part,
-                   Span<int64_t> RowsToFill::* column) {
+                   Span<int64_t> RowsToFill::* column, const CountRange& range) {
     if (!kept || !what_.counts || source_.Find(name) == nullptr) return OkStatus();
     auto reader = OpenColumn(name);
     SOK_RETURN_IF_ERROR(reader.status());
     parts_.*part = true;
-    columns_.push_back([this, column, reader = reader.value()](const RowsToFill& rows) {
+    columns_.push_back([this, column, range, reader = reader.value()](const RowsToFill& rows) {
       const Span<int64_t> counts = rows.*column;
-      if (counts.size() == static_cast<int64_t>(keys_.all.size())) return ReadCounts(reader.get(), counts);
-      return ForEachItem([&](int64_t i) { return ReadCounts(reader.get(), counts.subspan(i, 1)); },
+      if (counts.size() == static_cast<int64_t>(keys_.all.size()))
+        return ReadCounts(reader.get(), range, counts);
+      return ForEachItem([&](int64_t i) { return ReadCounts(reader.get(), range, counts.subspan(i, 1)); },
                          [&] { return reader->Skip(sizeof(int64_t)); });
     });
     return OkStatus();
@@ -400,6 +529,7 @@ KeyFilter::KeyFilter(const TableOptions& options, const ShardSource& source)
       saved_owners_(source.manifest.table.options.placement.owners(source.manifest.table.options.ranks)) {}
 
 Status KeyFilter::Check(int64_t key, const std::string& path) const {
+  if (source_.manifest.is_foreign()) return CheckForeign(key, path);
   const int shard = saved_owners_.OwnerOf(key);
   if (shard != source_.shard) {
     return DataLoss("'", path, "' has the key ", key, ", which belongs to shard ", shard);
@@ -410,6 +540,21 @@ Status KeyFilter::Check(int64_t key, const std::string& path) const {
   if (static_cast<uint64_t>(key) >= static_cast<uint64_t>(saved_keys)) {
     return DataLoss("'", path, "' has the key ", key, " of a table whose keys end at ", saved_keys);
   }
+  return CheckStatic(key, path);
+}
+
+Status KeyFilter::CheckForeign(int64_t key, const std::string& path) const {
+  const std::string& dtype = options_.key_dtype;
+  const bool fits = dtype == "int64" || (dtype == "int32" && key == static_cast<int32_t>(key)) ||
+                    (dtype == "uint32" && key == static_cast<int64_t>(static_cast<uint32_t>(key)));
+  if (!fits) {
+    return InvalidArgument("Embedding variable '", options_.name, "' has keys of ", dtype, ", but '", path,
+                           "' has the key ", key);
+  }
+  return options_.use_hashtable ? OkStatus() : CheckStatic(key, path);
+}
+
+Status KeyFilter::CheckStatic(int64_t key, const std::string& path) const {
   const int64_t own_keys = options_.placement.StaticKeys(options_.ranks, options_.capacity);
   if (key >= own_keys) {
     return ResourceExhausted("Embedding variable '", options_.name, "' has no row for the key ", key, " of '",
@@ -433,6 +578,61 @@ Status ForEachKeyPiece(const ShardSource& source, const std::string& array, cons
     keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int64_t key) { return !filter.Wants(key); }),
                keys.end());
     SOK_RETURN_IF_ERROR(visit(keys));
+  }
+  return OkStatus();
+}
+
+namespace {
+
+// Calls visit(array, keys) as ForEachKeyPiece does, for all arrays of keys of the shards.
+Status ForEachKey(Span<const ShardSource> sources, const TableOptions& options,
+                  FunctionRef<void(const PlacedArray& array, Span<const int64_t> keys)> visit) {
+  for (const ShardSource& source : sources) {
+    const KeyFilter filter(options, source);
+    for (const char* name : {"keys", "waiting_keys"}) {
+      if (source.Find(name) == nullptr) continue;
+      SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, name, filter, [&](Span<const int64_t> keys) {
+        visit(*source.Find(name), keys);
+        return OkStatus();
+      }));
+    }
+  }
+  return OkStatus();
+}
+
+Status HasTwice(Span<const ShardSource> sources, const TableOptions& options, int64_t key) {
+  std::vector<std::string> found;
+  SOK_RETURN_IF_ERROR(ForEachKey(sources, options, [&](const PlacedArray& array, Span<const int64_t> keys) {
+    found.insert(found.end(), static_cast<size_t>(std::count(keys.begin(), keys.end(), key)), array.name);
+  }));
+  if (found.size() < 2) return Internal("the key ", key, " was not found again");
+  return DataLoss("'", sources[0].checkpoint.index_path(), "' has the key ", key, " twice: in '", found[0],
+                  "' and in '", found[1], "'");
+}
+
+}  // namespace
+
+Status CheckDistinct(Span<const ShardSource> sources, const TableOptions& options) {
+  constexpr int64_t kAtOnce = int64_t{1} << 22;
+  int64_t total = 0;
+  for (const ShardSource& source : sources) {
+    for (const char* name : {"keys", "waiting_keys"}) {
+      const PlacedArray* const array = source.Find(name);
+      if (array != nullptr) total += array->array.type.shape[0];
+    }
+  }
+  const auto passes = static_cast<uint64_t>(total / options.ranks / kAtOnce + 1);
+  std::vector<int64_t> chosen;
+  for (uint64_t pass = 0; pass < passes; ++pass) {
+    chosen.clear();
+    SOK_RETURN_IF_ERROR(ForEachKey(sources, options, [&](const PlacedArray&, Span<const int64_t> keys) {
+      for (const int64_t key : keys) {
+        if ((static_cast<uint64_t>(key) * 0x9E3779B97F4A7C15u >> 32) % passes == pass) chosen.push_back(key);
+      }
+    }));
+    std::sort(chosen.begin(), chosen.end());
+    const auto twice = std::adjacent_find(chosen.begin(), chosen.end());
+    if (twice != chosen.end()) return HasTwice(sources, options, *twice);
   }
   return OkStatus();
 }
@@ -471,8 +671,8 @@ Status RestoreWaiting(const ShardSource& source, HeldTable* table) {
   PieceOfWaiting piece;
   for (int64_t first = 0; first < waiting; first += kPieceItems) {
     const int64_t count = std::min(kPieceItems, waiting - first);
-    SOK_RETURN_IF_ERROR(
-        piece.Read(count, ids.value().get(), counts.value().get(), last_steps.value().get(), filter));
+    SOK_RETURN_IF_ERROR(piece.Read(count, ids.value().get(), counts.value().get(), last_steps.value().get(),
+                                   source.manifest, filter));
     SOK_RETURN_IF_ERROR(table->SetWaiting(WaitingPiece{piece.ids, piece.counts, piece.last_steps}));
   }
   return OkStatus();

@@ -41,10 +41,15 @@ class KeyFilter {
 
   bool Wants(int64_t key) const { return owners_.Holds(options_.rank, key); }
   // DataLoss for a key that does not belong to the shard; ResourceExhausted for a key that has no row in a
-  // table without hashing.
+  // table without hashing; InvalidArgument for one that another system wrote and the table cannot have.
   Status Check(int64_t key, const std::string& path) const;
 
  private:
+  // Of another system's table.
+  Status CheckForeign(int64_t key, const std::string& path) const;
+  // In a table without hashing.
+  Status CheckStatic(int64_t key, const std::string& path) const;
+
   const TableOptions& options_;
   const ShardSource& source_;
   const KeyOwners owners_;
@@ -55,6 +60,10 @@ class KeyFilter {
 // checking all keys of the piece. DataLoss for a key that occurs twice in a piece.
 Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
                        FunctionRef<Status(Span<const int64_t> keys)> visit);
+
+// DataLoss for a key that two of the shards have, or one of them has twice, among those that this rank reads:
+// keys with rows and keys that wait. Sorts some 32 MiB of keys at a time.
+Status CheckDistinct(Span<const ShardSource> sources, const TableOptions& options);
 
 // Which floats of rows are restored into a table.
 enum class RowContents {

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/file_error.h"
+#include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/json_reader.h"
 
 namespace sok {
@@ -15,6 +17,10 @@ constexpr int kVersionOfFacts = 1;
 constexpr int kMaxParts = 99999;
 // No string that tells of a table is shorter. Others are not read to find tables.
 constexpr int64_t kShortestTable = 64;
+
+Status WrongChecksum(const std::string& path, const std::string& tensor) {
+  return DataLoss("'", path, "' is damaged: the checksum of its tensor '", tensor, "' does not match");
+}
 
 }  // namespace
 
@@ -77,22 +83,42 @@ StatusOr<std::shared_ptr<FileReader>> SavedCheckpoint::Data(int shard) {
 StatusOr<std::string> SavedCheckpoint::ReadString(const std::string& name, int64_t limit) {
   const auto place = Find(name);
   SOK_RETURN_IF_ERROR(place.status());
-  const auto file = Data(place.value().shard);
-  SOK_RETURN_IF_ERROR(file.status());
-  const int64_t bytes = place.value().bytes;
-  const std::string path = DataFile(place.value().shard);
-  if (place.value().dtype != kStringDtype || !place.value().shape.empty() || bytes > limit) {
+  if (place.value().dtype != kStringDtype || !place.value().shape.empty() || place.value().bytes > limit) {
     return DataLoss("'", path_, "' has a '", name, "' that is not a string of at most ", limit, " bytes");
   }
-  if (place.value().offset > file.value()->size() || bytes > file.value()->size() - place.value().offset) {
-    return DataLoss("'", path, "' has ", file.value()->size(), " bytes, and ends before its tensor '", name,
-                    "' does");
-  }
-  std::string found(static_cast<size_t>(bytes), '\0');
-  SOK_RETURN_IF_ERROR(file.value()->ReadAt(place.value().offset, found.data(), bytes));
+  const auto found = ReadBytes(name, place.value());
+  SOK_RETURN_IF_ERROR(found.status());
   std::string text;
-  if (ParseStringTensor(found, place.value().crc32c, &text)) return text;
-  return DataLoss("'", path, "' is damaged: the checksum of its tensor '", name, "' does not match");
+  if (ParseStringTensor(found.value(), place.value().crc32c, &text)) return text;
+  return WrongChecksum(DataFile(place.value().shard), name);
+}
+
+StatusOr<std::string> SavedCheckpoint::ReadNumbers(const std::string& name, const ArrayType& type) {
+  const auto place = Find(name);
+  SOK_RETURN_IF_ERROR(place.status());
+  const ArrayType found{place.value().dtype, place.value().shape};
+  int64_t bytes = ItemBytes(type.dtype);
+  for (const int64_t size : type.shape) bytes *= size;
+  if (found != type || place.value().bytes != bytes) {
+    return DataLoss("'", path_, "' has ", place.value().bytes, " bytes of ", Describe(found), " as '", name,
+                    "', not ", Describe(type));
+  }
+  auto numbers = ReadBytes(name, place.value());
+  SOK_RETURN_IF_ERROR(numbers.status());
+  if (Crc32c(numbers.value()) == place.value().crc32c) return numbers;
+  return WrongChecksum(DataFile(place.value().shard), name);
+}
+
+StatusOr<std::string> SavedCheckpoint::ReadBytes(const std::string& name, const TensorPlace& place) {
+  const auto file = Data(place.shard);
+  SOK_RETURN_IF_ERROR(file.status());
+  if (place.offset > file.value()->size() || place.bytes > file.value()->size() - place.offset) {
+    return DataLoss("'", DataFile(place.shard), "' has ", file.value()->size(),
+                    " bytes, and ends before its tensor '", name, "' does");
+  }
+  std::string bytes(static_cast<size_t>(place.bytes), '\0');
+  SOK_RETURN_IF_ERROR(file.value()->ReadAt(place.offset, bytes.data(), place.bytes));
+  return bytes;
 }
 
 StatusOr<CheckpointFacts> SavedCheckpoint::ReadFacts() {
@@ -152,6 +178,8 @@ StatusOr<std::set<int>> SavedCheckpoint::ShardsOfTables() {
 }
 
 StatusOr<Manifest> SavedCheckpoint::ReadTable(const std::string& name) {
+  auto foreign = ReadForeignTable(*this, name);
+  if (foreign.status().code() != StatusCode::kNotFound) return foreign;
   const auto text = ReadString(name);
   SOK_RETURN_IF_ERROR(text.status());
   if (!IsTable(text.value())) {

@@ -58,6 +58,8 @@ class SavedCheckpoint {
   std::string DataFile(int shard) const { return DataPath(prefix_, shard, index_.shards); }
   // A scalar string of at most `limit` bytes. DataLoss if it is damaged, or not one.
   StatusOr<std::string> ReadString(const std::string& name, int64_t limit = kMaxEntryBytes);
+  // The bytes of a tensor of numbers. DataLoss if it is damaged, or of another type.
+  StatusOr<std::string> ReadNumbers(const std::string& name, const ArrayType& type);
 
   // The facts; NotFound if no table was saved in it.
   StatusOr<CheckpointFacts> ReadFacts();
@@ -65,12 +67,15 @@ class SavedCheckpoint {
   StatusOr<std::vector<std::string>> Tables();
   // The numbers of the data files with entries of tables.
   StatusOr<std::set<int>> ShardsOfTables();
-  // A table with the places of its arrays. NotFound if there is none of this name.
+  // A table with the places of its arrays, of this library or another system. NotFound if there is none of
+  // this name; InvalidArgument if there are several.
   StatusOr<Manifest> ReadTable(const std::string& name);
 
  private:
   SavedCheckpoint(Files& files, std::string prefix, std::string path, TensorIndex index)
       : files_(files), prefix_(std::move(prefix)), path_(std::move(path)), index_(std::move(index)) {}
+  // The bytes of a tensor, with a checksum that is not verified.
+  StatusOr<std::string> ReadBytes(const std::string& name, const TensorPlace& place);
   Status PlaceArrays(const std::string& table, Manifest* manifest) const;
 
   Files& files_;

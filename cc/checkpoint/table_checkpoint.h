@@ -80,6 +80,9 @@ struct RestoreParts {
   // Whether tables that get no slots may map the weights of the chain's full checkpoint, as FileReader::MapAt
   // does, instead of reading them. They are where the shards are those of as many ranks.
   bool map_weights = false;
+  // The optimizer with which this program trains the table, which another system's checkpoint does not tell:
+  // see TakeSlots. Empty: none.
+  std::string trained_by = {};
 };
 
 // One table's checkpoint, read by one rank. The number of ranks may differ from that of the save.
@@ -104,6 +107,9 @@ class TableRestore {
 
   // The bytes that Load will read.
   virtual int64_t bytes() const = 0;
+
+  // The tensors of another system's table that the variable has no place for, if its optimizer is restored.
+  virtual std::vector<std::string> left_out() const = 0;
 
   // Reads everything that Load will read and verifies all checksums. After that Load fails only if the disk
   // fails, or if the rows of a chain, or of another number of ranks, exceed the capacity.

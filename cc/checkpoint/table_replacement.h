@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cc/base/function_ref.h"
 #include "cc/base/status.h"
@@ -33,6 +34,9 @@ class TableReplacement {
   // with a newly initialized table. The new table tracks its changes if `current` did.
   Status Load(const EngineContext& context, EngineTable* current,
               FunctionRef<void(std::shared_ptr<EngineTable> table)> replace) const;
+
+  // See TableRestore::left_out.
+  std::vector<std::string> left_out() const { return restore_->left_out(); }
 
  private:
   explicit TableReplacement(std::unique_ptr<TableRestore> restore) : restore_(std::move(restore)) {}

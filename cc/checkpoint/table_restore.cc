@@ -7,6 +7,8 @@
 
 #include "cc/base/status.h"
 #include "cc/checkpoint/chain.h"
+#include "cc/checkpoint/foreign_slots.h"
+#include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/restore_rows.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/cpu/optimizers/optimizer.h"
@@ -23,6 +25,7 @@ class ChainRestore final : public TableRestore {
 
   const TableOptions& options() const override { return options_; }
   int64_t bytes() const override;
+  std::vector<std::string> left_out() const override;
 
   // Checks that the checkpoint fits the variable, and takes from it what options() says.
   Status Prepare();
@@ -60,9 +63,11 @@ class ChainRestore final : public TableRestore {
   std::vector<int> Shards() const;
 
   Status CheckFits() const;
+  Status CheckForeignFits() const;
   Status PrepareOptimizer();
   StatusOr<std::unique_ptr<Optimizer>> MakeSavedOptimizer() const;
   Status CheckAll();
+  Status CheckDistinctKeys() const;
   Status CheckShard(const ShardSource& source, int64_t* rows) const;
   Status ReadInitialRows();
   StatusOr<PastSteps> ReadPastSteps() const;
@@ -86,6 +91,7 @@ class ChainRestore final : public TableRestore {
 Status ChainRestore::Prepare() {
   SOK_RETURN_IF_ERROR(CheckFits());
   SOK_RETURN_IF_ERROR(PrepareOptimizer());
+  if (last().is_foreign()) return OkStatus();
   const Initializer& saved = last().table.options.initializer;
   Initializer& own = options_.initializer;
   if (saved.kind == own.kind && saved.a == own.a &&
@@ -118,6 +124,7 @@ Status ChainRestore::CheckFits() const {
                            ", but the checkpoint '", last_path(), "' has ", stored);
   };
   if (saved.dim != options_.dim) return differs("dim", options_.dim, saved.dim);
+  if (last().is_foreign()) return CheckForeignFits();
   if (saved.key_dtype != options_.key_dtype) return differs("keys of", options_.key_dtype, saved.key_dtype);
   if (saved.use_hashtable != options_.use_hashtable) {
     const auto words = [](bool hashed) { return hashed ? "a hash table" : "no hash table"; };
@@ -131,6 +138,15 @@ Status ChainRestore::CheckFits() const {
                              own->table_rows);
   }
   return OkStatus();
+}
+
+Status ChainRestore::CheckForeignFits() const {
+  if (options_.use_hashtable) return OkStatus();
+  const int64_t keys = options_.placement.StaticKeys(options_.ranks, options_.capacity);
+  if (last().system == kVariable && last().rows() == keys) return OkStatus();
+  return InvalidArgument("Embedding variable '", options_.name, "' has no hash table, and the keys [0, ",
+                         keys, "), but the checkpoint '", last_path(), "' has ", last().rows(),
+                         " rows of a table of ", last().system);
 }
 
 Status ChainRestore::PrepareOptimizer() {
@@ -158,7 +174,9 @@ Status ChainRestore::PrepareOptimizer() {
 }
 
 const SavedShard* ChainRestore::OwnShard() const {
-  if (saved_ranks() != options_.ranks || last().table.options.placement != options_.placement) return nullptr;
+  if (last().is_foreign() || saved_ranks() != options_.ranks ||
+      last().table.options.placement != options_.placement)
+    return nullptr;
   const int shard = options_.placement.is_replicated() ? 0 : options_.rank;
   return &last().shards[static_cast<size_t>(shard)];
 }
@@ -166,7 +184,8 @@ const SavedShard* ChainRestore::OwnShard() const {
 std::vector<int> ChainRestore::Shards() const {
   if (const SavedShard* own = OwnShard()) return {static_cast<int>(own - last().shards.data())};
   // A key's owners in two placements by key are congruent modulo the greatest common divisor of their ranks.
-  const bool by_key = last().table.options.placement.is_by_key() && options_.placement.is_by_key();
+  const bool by_key =
+      !last().is_foreign() && last().table.options.placement.is_by_key() && options_.placement.is_by_key();
   const int step = by_key ? std::gcd(saved_ranks(), options_.ranks) : 1;
   std::vector<int> shards;
   for (int shard = options_.rank % step; shard < saved_ranks(); shard += step) shards.push_back(shard);
@@ -184,6 +203,26 @@ int64_t ChainRestore::bytes() const {
   return bytes;
 }
 
+std::vector<std::string> ChainRestore::left_out() const {
+  std::vector<std::string> names = last().left_out;
+  const bool counts = parts_.counts && options_.use_hashtable;
+  const Admission::Kind admission = options_.admission.kind;
+  const bool keeps_frequency =
+      counts && (admission != Admission::Kind::kNone || options_.on_full == OnFull::kEvictLfu);
+  const bool keeps_steps = counts && options_.eviction.kind == Eviction::Kind::kGlobalStep;
+  for (const SavedShard& shard : last().shards) {
+    for (const auto& [name, kept] :
+         {std::pair("frequency", keeps_frequency), std::pair("last_step", keeps_steps),
+          std::pair("waiting_keys", counts && admission != Admission::Kind::kNone)}) {
+      const auto found = shard.arrays.find(name);
+      if (!kept && found != shard.arrays.end() && found->second.array.bytes() > 0) {
+        names.push_back(found->second.name);
+      }
+    }
+  }
+  return last().is_foreign() && parts_.optimizer ? names : std::vector<std::string>();
+}
+
 Status ChainRestore::CheckAll() {
   int64_t rows = 0;
   for (const ChainedTable& checkpoint : to_read()) {
@@ -194,7 +233,15 @@ Status ChainRestore::CheckAll() {
                              " rows on rank ", options_.rank, ", but the checkpoint '", last_path(), "' has ",
                              rows, " for it");
   }
+  if (last().is_foreign()) return CheckDistinctKeys();
   return lags() ? ReadPastSteps().status() : OkStatus();
+}
+
+Status ChainRestore::CheckDistinctKeys() const {
+  if (!options_.use_hashtable || last().system == kVariable) return OkStatus();
+  std::vector<ShardSource> sources;
+  for (const int shard : Shards()) sources.push_back(SourceOf(chain_.back(), shard));
+  return CheckDistinct(sources, options_);
 }
 
 Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const {
@@ -307,6 +354,9 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
     what.contents = RowContents::kWeightsCaughtUp;
     what.catch_up = catch_up.get();
   }
+  // A number of rows does not tell of keys that have a row and wait.
+  const bool has_waiting = last().shards.front().arrays.count("waiting_keys") != 0;
+  if (last().is_foreign() && has_waiting && !checked_) SOK_RETURN_IF_ERROR(CheckDistinctKeys());
   int64_t rows = 0;
   for (const ChainedTable& checkpoint : to_read()) {
     what.maps_weights = maps_weights() && &checkpoint == chain_.data();
@@ -348,6 +398,7 @@ Status ChainRestore::CheckSize(int64_t table_rows, int64_t rows) const {
   if (chain_.size() == 1) expected = rows;
   if (const SavedShard* own = OwnShard()) expected = own->table_rows;
   if (table_rows == expected) return OkStatus();
+  if (last().is_foreign()) SOK_RETURN_IF_ERROR(CheckDistinctKeys());
   return DataLoss("'", last_path(), "' gives ", table_rows, " rows on rank ", options_.rank, ", not ",
                   expected, ": keys occur twice, or the checkpoints of its chain do not belong together");
 }
@@ -362,6 +413,11 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(OpenedCheckpoints& op
   const Status status = WithinMemory([&]() -> Status {
     auto chain = ReadChain(opened, prefix, name);
     SOK_RETURN_IF_ERROR(chain.status());
+    ChainedTable& last = chain.value().back();
+    if (last.manifest.is_foreign()) {
+      SOK_RETURN_IF_ERROR(
+          TakeSlots(*last.checkpoint, parts.optimizer ? parts.trained_by : "", &last.manifest));
+    }
     restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
     return restore->Prepare();
   });

@@ -1,5 +1,6 @@
 #include "cc/checkpoint/tensor_index.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cc/checkpoint/crc32c.h"
@@ -19,6 +20,8 @@ constexpr uint64_t kFixed32 = 5;
 enum EntryField { kDtype = 1, kShape = 2, kShard = 3, kOffset = 4, kBytes = 5, kCrc = 6, kSlices = 7 };
 constexpr uint64_t kDimOfShape = 2;
 constexpr uint64_t kSizeOfDim = 1;
+constexpr uint64_t kExtentOfSlice = 1;
+enum ExtentField { kStart = 1, kLength = 2 };
 enum HeaderField { kShardsOfHeader = 1, kEndianness = 2, kVersionOfHeader = 3 };
 constexpr uint64_t kProducer = 1;
 constexpr uint64_t kMinConsumer = 2;
@@ -108,7 +111,63 @@ bool ReadShape(std::string_view message, std::vector<int64_t>* shape) {
   });
 }
 
+bool ReadSlice(std::string_view message, TensorSlice* slice) {
+  return ForEachField(message, [slice](const Field& field) {
+    if (field.number != kExtentOfSlice) return true;
+    TensorSlice::Extent& extent = slice->extents.emplace_back();
+    const bool valid = ForEachField(field.bytes, [&extent](const Field& of_extent) {
+      if (of_extent.number == kStart) extent.start = static_cast<int64_t>(of_extent.value);
+      if (of_extent.number == kLength) extent.length = static_cast<int64_t>(of_extent.value);
+      return true;
+    });
+    return valid && extent.start >= 0 && extent.length >= TensorSlice::kWhole;
+  });
+}
+
+// Keys of slices are numbers and strings in an encoding with the order of what they encode.
+void PutOrdered(uint64_t number, std::string* key) {
+  std::string bytes;
+  for (; number > 0; number >>= 8) bytes.insert(bytes.begin(), static_cast<char>(number & 0xff));
+  key->push_back(static_cast<char>(bytes.size()));
+  *key += bytes;
+}
+
+void PutOrdered(std::string_view text, std::string* key) {
+  for (const char c : text) {
+    key->push_back(c);
+    if (c == '\0') key->push_back('\xff');
+    if (c == '\xff') key->push_back('\0');
+  }
+  key->append("\0\x01", 2);
+}
+
+// The number of bytes is the number of ones at the beginning, for negative numbers of zeros; the bit after
+// them is the sign.
+void PutOrderedSigned(int64_t number, std::string* key) {
+  const uint64_t magnitude = static_cast<uint64_t>(number < 0 ? ~number : number);
+  int length = 1;
+  while (length < 10 && magnitude >> std::min(7 * length - 1, 63) != 0) ++length;
+  std::string bytes(10, number < 0 ? '\xff' : '\0');
+  for (int i = 0; i < 8; ++i)
+    bytes[9 - i] = static_cast<char>(static_cast<uint64_t>(number) >> (8 * i) & 0xff);
+  bytes.erase(0, static_cast<size_t>(10 - length));
+  for (int i = 0; i < length; ++i) bytes[static_cast<size_t>(i / 8)] ^= static_cast<char>(0x80 >> (i % 8));
+  *key += bytes;
+}
+
 }  // namespace
+
+std::string SliceEntry(const std::string& name, const TensorSlice& slice) {
+  std::string key;
+  PutOrdered(uint64_t{0}, &key);
+  PutOrdered(std::string_view(name), &key);
+  PutOrdered(uint64_t{slice.extents.size()}, &key);
+  for (const TensorSlice::Extent& extent : slice.extents) {
+    PutOrderedSigned(extent.start, &key);
+    PutOrderedSigned(extent.length, &key);
+  }
+  return key;
+}
 
 std::string EncodeTensorPlace(const TensorPlace& place) {
   std::string shape;
@@ -153,8 +212,8 @@ StatusOr<TensorPlace> ParseTensorPlace(std::string_view entry, const std::string
         place.crc32c = UnmaskCrc32c(static_cast<uint32_t>(field.value));
         return true;
       case kSlices:
-        place.in_slices = true;
-        return true;
+        place.slices.emplace_back();
+        return ReadSlice(field.bytes, &place.slices.back());
       default:
         return true;
     }

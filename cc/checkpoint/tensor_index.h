@@ -17,17 +17,32 @@ namespace sok {
 
 constexpr char kStringDtype[] = "string";
 
+// A slice of a partitioned variable: where it begins in each dimension, and its length, which is kWhole for
+// all of the dimension.
+struct TensorSlice {
+  static constexpr int64_t kWhole = -1;
+  struct Extent {
+    int64_t start = 0;
+    int64_t length = kWhole;
+  };
+  std::vector<Extent> extents;
+};
+
+// The key of a slice's own entry.
+std::string SliceEntry(const std::string& name, const TensorSlice& slice);
+
 // Where a tensor is, and its type.
 struct TensorPlace {
   // In NumPy's notation for numbers ("<f4", "|u1", "<f2"), "bfloat16" or kStringDtype; empty for TensorFlow's
   // other types.
   std::string dtype;
   std::vector<int64_t> shape;
-  int shard = 0;           // the number of the data file
-  int64_t offset = 0;      // in it
-  int64_t bytes = 0;       // of the tensor there
-  uint32_t crc32c = 0;     // of these bytes, not masked; for strings see EncodeStringTensor
-  bool in_slices = false;  // a partitioned variable, whose slices have places of their own
+  int shard = 0;        // the number of the data file
+  int64_t offset = 0;   // in it
+  int64_t bytes = 0;    // of the tensor there
+  uint32_t crc32c = 0;  // of these bytes, not masked; for strings see EncodeStringTensor
+  // Of a partitioned variable, whose slices have places of their own.
+  std::vector<TensorSlice> slices;
 };
 
 struct TensorIndex {

@@ -129,8 +129,47 @@ TEST(TensorIndexTest, PlacesAreReadAndMoved) {
       ParseTensorPlace(MovedTensorPlace(entry + std::string("\x3a\x00", 2), 0, 5), "x.index", "t").value();
   EXPECT_EQ(moved.shard, 0);
   EXPECT_EQ(moved.offset, 5);
-  EXPECT_TRUE(moved.in_slices);
+  EXPECT_EQ(moved.slices.size(), 1u);
   EXPECT_EQ(moved.crc32c, 0xdeadbeefu);
+}
+
+// As TensorFlow writes them, for slices of 64 rows of a variable with one column.
+TEST(TensorIndexTest, KeysOfSlices) {
+  const std::vector<std::pair<int64_t, std::string>> starts = {{0, "80"},
+                                                               {1, "81"},
+                                                               {63, "bf"},
+                                                               {64, "c040"},
+                                                               {8191, "dfff"},
+                                                               {8192, "e02000"},
+                                                               {(1 << 20) - 1, "efffff"},
+                                                               {1 << 20, "f0100000"},
+                                                               {int64_t{1} << 27, "f808000000"},
+                                                               {int64_t{1} << 34, "fc0400000000"},
+                                                               {(int64_t{1} << 41) + 5, "fe020000000005"},
+                                                               {int64_t{1} << 48, "ff01000000000000"},
+                                                               {int64_t{1} << 55, "ff8080000000000000"},
+                                                               {int64_t{1} << 61, "ffa000000000000000"}};
+  const auto hex = [](const std::string& text) {
+    std::string digits;
+    for (const char c : text) {
+      char two[3];
+      std::snprintf(two, sizeof(two), "%02x", static_cast<unsigned char>(c));
+      digits += two;
+    }
+    return digits;
+  };
+  for (const auto& [start, encoded] : starts) {
+    const std::string key = SliceEntry("scope/v", TensorSlice{{{start, 64}, {0, 1}}});
+    EXPECT_EQ(hex(key), "0073636f70652f7600010102" + encoded + "c0408081") << start;
+  }
+  EXPECT_EQ(hex(SliceEntry("w", TensorSlice{{{0, 4}, {0, TensorSlice::kWhole}}})), "0077000101028084807f");
+  EXPECT_EQ(hex(SliceEntry(std::string("a\0\xff", 3), TensorSlice{})),
+            "00"
+            "61"
+            "00ff"
+            "ff00"
+            "0001"
+            "00");
 }
 
 TEST(TensorIndexTest, ImpossiblePlacesAreRefused) {

@@ -16,6 +16,7 @@
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/logging.h"
 
 namespace sok {
 namespace {
@@ -44,6 +45,10 @@ class CheckCheckpointOp : public tf::OpKernel {
     OP_REQUIRES(
         construction, names_.size() == static_cast<size_t>(num_tables_),
         tf::errors::InvalidArgument("`names` has ", names_.size(), " names for ", num_tables_, " tables"));
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_told", &num_told_));
+    OP_REQUIRES(construction, num_told_ == 0 || num_told_ == num_tables_,
+                tf::errors::InvalidArgument("`trained_by` has ", num_told_, " optimizers for ", num_tables_,
+                                            " tables"));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -68,6 +73,11 @@ class CheckCheckpointOp : public tf::OpKernel {
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
       TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, TableUse::kRestore));
+      if (num_told_ > 0) {
+        tf::tstring trained_by;
+        TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 3 + i, "trained_by", &trained_by));
+        parts.trained_by = trained_by;
+      }
       auto one = TableReplacement::Check(*call, ref.table.get(), opened, prefix, names_[i], parts, &spare);
       TF_RETURN_IF_ERROR(ToTf(one.status()));
       checked->push_back(std::move(one.value()));
@@ -76,11 +86,12 @@ class CheckCheckpointOp : public tf::OpKernel {
   }
 
   int num_tables_;
+  int num_told_ = 0;                // optimizers
   std::vector<std::string> names_;  // of the tables in the checkpoint
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckCheckpoint").Device(tf::DEVICE_CPU), CheckCheckpointOp);
-SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "optimizers", "counts", "code",
-               "message", "checked");
+SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "optimizers", "counts",
+               "trained_by", "code", "message", "checked");
 
 class FollowCheckpointOp : public tf::OpKernel {
  public:
@@ -186,6 +197,13 @@ class LoadCheckpointOp : public tf::OpKernel {
       // Otherwise a program that catches the error would go on with an empty table, and save it.
       if (replaced) ref.resource->Lose(loaded.ok() ? "" : loaded.message());
       TF_RETURN_IF_ERROR(ToTf(loaded));
+      const std::vector<std::string> left_out = checked->tables[i].left_out();
+      const TableOptions& options = ref.table->options();
+      if (left_out.empty() || options.rank != 0) continue;
+      std::string names;
+      for (const std::string& name : left_out) names += (names.empty() ? "'" : ", '") + name + "'";
+      LOG(WARNING) << "Embedding variable '" << options.name
+                   << "' has no place for what its checkpoint has as " << names;
     }
     return tf::Status();
   }

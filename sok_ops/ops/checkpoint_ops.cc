@@ -76,7 +76,9 @@ REGISTER_OP("SokCheckCheckpoint")
     .Input("prefix: string")
     .Input("optimizers: bool")
     .Input("counts: bool")
+    .Input("trained_by: num_told * string")
     .Attr("num_tables: int >= 1")
+    .Attr("num_told: int >= 0 = 0")
     .Attr("names: list(string)")
     .Output("code: int32")
     .Output("message: string")
@@ -87,6 +89,8 @@ REGISTER_OP("SokCheckCheckpoint")
 names: the tables' names in the checkpoint.
 optimizers: whether to restore the optimizers' state and slots, too.
 counts: the same for the tables' counts.
+trained_by: the optimizer that trains each table, for checkpoints of other systems, as in
+  RestoreParts::trained_by; none for old graphs.
 code, message: the error; 0 and empty if there is none.
 checked: the input of SokLoadCheckpoint.)");
 

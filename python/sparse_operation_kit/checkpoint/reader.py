@@ -44,6 +44,8 @@ class SavedCheckpoint:
       prefix: Its prefix.
       tables: The names of its tables, in order.
       facts: The facts about it, None if it has no tables.
+      foreign: The systems that wrote other tables, by the tables' names, in order. Ordinary variables, which
+        can be read as tables too, are not among them.
     """
 
     def __init__(self, prefix: str, handle: ctypes.c_void_p) -> None:
@@ -57,9 +59,21 @@ class SavedCheckpoint:
             Facts(facts["id"], facts["parts"], tuple(facts["chains"]), facts["counted_by"]) if facts else None
         )
 
+        self.foreign: dict[str, str] = {one["name"]: one["system"] for one in description["foreign"]}
+
     def __del__(self) -> None:
         """Closes the files."""
         _library().sok_checkpoint_close(self._handle)
+
+    def has_table(self, name: str) -> bool:
+        """Returns whether there is such a table, of this library, of another system, or as a variable.
+
+        Raises:
+          CheckpointError: An entry of it is damaged, or the table is there in two forms.
+        """
+        has = ctypes.c_int()
+        _check(self.prefix, _library().sok_checkpoint_has(self._handle, name.encode(), ctypes.byref(has)))
+        return bool(has.value)
 
     def open_table(self, name: str) -> SavedTable:
         """Opens a table and those that it builds on.
@@ -177,6 +191,7 @@ def _library() -> ctypes.CDLL:
     arguments = {
         "sok_checkpoint_open": [text, ctypes.c_int, out],
         "sok_checkpoint_describe": [handle, out],
+        "sok_checkpoint_has": [handle, text, out],
         "sok_table_open": [handle, text, out],
         "sok_table_describe": [handle, out],
         "sok_array_read": [

@@ -243,6 +243,16 @@ def inputs_of_restore(graph: tf.Graph, name: str, which: str) -> list[tf.Tensor]
     return list({tensor.name: tensor for tensor in found}.values())
 
 
+def optimizers_of_restore(graph: tf.Graph, name: str) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """Returns the handles of the tables that the op `name` restores, and what tells each one's optimizer."""
+    found = [
+        inputs_of(op)
+        for op in ops_needed_by([graph.get_operation_by_name(name)])
+        if op.type == CHECK_CHECKPOINT
+    ]
+    return [pair for inputs in found for pair in zip(inputs["handles"], inputs["trained_by"])]
+
+
 def tables_behind_nodes(graph: tf.compat.v1.GraphDef, names: Sequence[str]) -> list[str]:
     """Returns the names of the nodes that create table handles and that the nodes `names` depend on."""
     nodes = {node.name: node for node in graph.node}

@@ -50,7 +50,7 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
                 coefficients.update(optimizer._fallback_apply_state(variable.device, tf.float32))
             update = known.update(optimizer, coefficients)
             hyper = update.packed_hyper()
-        claim_table(variable, optimizer, update.rule)
+        claim_table(variable, optimizer, update.rule, update.hyper)
         return ops.update(variable, gradient, update.rule, hyper)
 
     # Replaced instead of `_create_slots`, which also creates state that all variables share.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -46,8 +46,8 @@ class TableUpdate:
         return tf.stack([tf.cast(self.hyper[name], tf.float32) for name in names], name="hyper")
 
 
-def claim_table(variable: tf.Variable, optimizer: Any, rule: str) -> None:
-    """Records that `optimizer` trains `variable` with `rule`.
+def claim_table(variable: tf.Variable, optimizer: Any, rule: str, hyper: Mapping[str, Any]) -> None:
+    """Records that `optimizer` trains `variable` with `rule`, whose hyper-parameters are `hyper`.
 
     Moments and accumulators are in the table's rows, which have room for those of one optimizer only.
 
@@ -73,6 +73,15 @@ def claim_table(variable: tf.Variable, optimizer: Any, rule: str) -> None:
             " one optimizer object for all losses of an embedding variable."
         )
     setattr(variable, _OWNER_ATTRIBUTE, (owner, rule))
+    variable.trained_by = " ".join([rule, *_constants(hyper)])
+
+
+def _constants(hyper: Mapping[str, Any]) -> Iterator[str]:
+    """Yields "name=value" for the hyper-parameters that are the same in every step."""
+    for name, value in hyper.items():
+        static = tf.get_static_value(value) if tf.is_tensor(value) else value
+        if static is not None:
+            yield f"{name}={float(static)!r}"
 
 
 def apply_to_table(

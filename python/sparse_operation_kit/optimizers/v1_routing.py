@@ -38,7 +38,7 @@ class _Step:
             with on_host(variable):
                 self._prepare(variable, gradient)
         rule = self._known.rule_for(self._update.rule, variable)
-        claim_table(variable, self._optimizer, rule)
+        claim_table(variable, self._optimizer, rule, self._update.hyper)
         return self._ops.update(variable, gradient, rule, self._hyper)
 
     def finish(self) -> None:

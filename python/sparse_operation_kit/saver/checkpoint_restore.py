@@ -34,6 +34,7 @@ def add_load_ops(
     *,
     optimizers: bool | tf.Tensor,
     counts: bool | tf.Tensor = True,
+    trained_by: Sequence[str | tf.Tensor],
     after: Sequence[tf.Tensor] = (),
 ) -> tf.Tensor:
     """Adds the ops that restore tables from a checkpoint.
@@ -44,6 +45,7 @@ def add_load_ops(
       names: The tables' names in the checkpoint.
       optimizers: Whether to restore the optimizers' state and slots.
       counts: The same for the tables' counts.
+      trained_by: `EmbeddingVariable.trained_by` of each table, for slots of other systems' checkpoints.
       after: Tensors that must have been read before.
 
     Returns:
@@ -59,7 +61,7 @@ def add_load_ops(
             processes,
             tables[0],
             lambda handles: native.ops.sok_check_checkpoint(
-                handles, prefix, optimizers, counts, names=list(names)
+                handles, prefix, optimizers, counts, list(trained_by), names=list(names)
             ),
         )
     checks.add([(one.code, one.message) for one in checked], "check (every rank restores)")
@@ -105,6 +107,7 @@ def add_ops(
         [name_of(table) for table in tables],
         optimizers=tf.compat.v1.placeholder_with_default(True, [], name="restores_optimizers"),
         counts=tf.compat.v1.placeholder_with_default(True, [], name="restores_counts"),
+        trained_by=[tf.compat.v1.placeholder_with_default("", [], name="trained_by") for _ in tables],
         after=tensors,
     )
     # The other variables change last: only the load of a table can still fail.
@@ -133,6 +136,7 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
     also restored without counts and ids that wait for admission.
     """
     restore_op = saver.saver_def.restore_op_name
+    feed: dict[tf.Tensor, Any] = {}
     left_out = []
     if not graph_ops.trains_tables(sess.graph):
         left_out += graph_ops.inputs_of_restore(sess.graph, restore_op, "optimizers")
@@ -141,7 +145,17 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
             variable.restored_without_optimizer = True
         if is_reading_only():
             left_out += graph_ops.inputs_of_restore(sess.graph, restore_op, "counts")
-        sess = Feeding(sess, {tensor: False for tensor in left_out})
+        feed.update({tensor: False for tensor in left_out})
+    else:
+        tables = {
+            handle.name: variable
+            for variable in graph_keys.embedding_variables(sess.graph)
+            for handle in variable.handles
+        }
+        for handle, told in graph_ops.optimizers_of_restore(sess.graph, restore_op):
+            feed[told] = getattr(tables.get(handle.name), "trained_by", "")
+    if feed:
+        sess = Feeding(sess, feed)
     try:
         _restore(original, saver, sess, save_path)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:

@@ -155,12 +155,12 @@ def entries_of_tables(
     if checkpoint is None:
         raise tf.errors.NotFoundError(None, None, f"There is no checkpoint {prefix}")
     for source, variable in pairs:
-        if source in checkpoint.tables:
+        if checkpoint.has_table(source):
             continue
-        known = ", ".join(f"'{name}'" for name in checkpoint.tables) or "none"
+        known = ", ".join(f"'{name}'" for name in [*checkpoint.tables, *checkpoint.foreign]) or "none"
         as_tensor = (
-            f". '{source}' is an ordinary tensor there: read it with tf.train.load_variable, and set the "
-            "table's rows with assign_rows"
+            f". '{source}' is a tensor there, but no matrix of float32: read it with tf.train.load_variable, "
+            "and set the table's rows with assign_rows"
             if tf.train.load_checkpoint(prefix).has_tensor(source)
             else ""
         )
@@ -174,5 +174,12 @@ def entries_of_tables(
 def replace_initializer(variable: EmbeddingVariable, prefix: str, key: str, optimizer_state: bool) -> None:
     """Makes a table's initializer load the entry `key` of the checkpoint `prefix`."""
     with tf.control_dependencies(None), tf.name_scope(f"{variable.m_var_name}/InitFromCheckpoint/"):
-        loaded = add_load_ops([variable], prefix, [key], optimizers=optimizer_state, counts=optimizer_state)
+        loaded = add_load_ops(
+            [variable],
+            prefix,
+            [key],
+            optimizers=optimizer_state,
+            counts=optimizer_state,
+            trained_by=[variable.trained_by],
+        )
     variable.replace_initializer(loaded.op)

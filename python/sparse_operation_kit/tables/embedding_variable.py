@@ -74,6 +74,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     _placement = "by_key"
     # Whether a Saver has restored it when no optimizer trained a table of its graph, and so without slots.
     restored_without_optimizer = False
+    # The rule that trains it, and the rule's constant hyper-parameters: see `RestoreParts::trained_by`.
+    trained_by = ""
 
     def __init__(
         self,

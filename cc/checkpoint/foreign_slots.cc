@@ -1,0 +1,222 @@
+#include "cc/checkpoint/foreign_slots.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "cc/optimizers/rule_info.h"
+
+namespace sok {
+namespace {
+
+constexpr int kMaxSlotsOfOne = 3;
+
+// The slots of an optimizer, in the order in which it makes them.
+struct KnownSlots {
+  const char* optimizer;
+  const char* rules;                   // the rules of this library that have the same slots
+  const char* ours[kMaxSlotsOfOne];    // in cc/optimizers
+  const char* theirs[kMaxSlotsOfOne];  // in TensorFlow
+};
+constexpr char kAdamRules[] = " adam lazy_adam adamw ";
+constexpr KnownSlots kKnown[] = {
+    {"Adam", kAdamRules, {"m", "v"}, {"m", "v"}},
+    {"LazyAdam", kAdamRules, {"m", "v"}, {"m", "v"}},
+    {"AdamAsync", kAdamRules, {"m", "v"}, {"m", "v"}},
+    {"AdamW", kAdamRules, {"m", "v"}, {"m", "v"}},
+    {"Adagrad", " adagrad ", {"accumulator"}, {"accumulator"}},
+    {"Momentum", " momentum nesterov ", {"momentum"}, {"momentum"}},
+    {"Ftrl", " ftrl group_ftrl ", {"accumulator", "linear"}, {"accum", "linear"}},
+    {"RMSProp", " rmsprop ", {"rms", "momentum"}, {"rms", "momentum"}},
+    {"RMSProp", " rmsprop_centered ", {"rms", "mg", "momentum"}, {"rms", "mg", "momentum"}},
+    {"Adadelta", " adadelta ", {"accumulator", "accumulated_update"}, {"accum", "accum_update"}},
+};
+
+std::string Numbered(const KnownSlots& known, int slot) {
+  return slot == 0 ? known.optimizer : StrCat(known.optimizer, "_", slot);
+}
+std::string Named(const KnownSlots& known, int slot) {
+  return StrCat(known.optimizer, "/", known.theirs[slot]);
+}
+
+std::vector<std::string> AllSlots(std::string (*name_of)(const KnownSlots& known, int slot)) {
+  std::set<std::string> names;
+  for (const KnownSlots& known : kKnown) {
+    for (int slot = 0; slot < kMaxSlotsOfOne && known.ours[slot] != nullptr; ++slot)
+      names.insert(name_of(known, slot));
+  }
+  return {names.begin(), names.end()};
+}
+
+// The rule that trains a table, and those of its hyper-parameters that are known.
+struct TrainedBy {
+  const RuleInfo* rule = nullptr;
+  std::map<std::string, float> hyper;
+
+  Status Parse(const std::string& text) {
+    std::istringstream words(text);
+    std::string word;
+    words >> word;
+    const auto found = FindRule(word);
+    SOK_RETURN_IF_ERROR(found.status());
+    rule = found.value();
+    while (words >> word) {
+      const size_t at = word.find('=');
+      if (at == std::string::npos) return InvalidArgument("'", text, "' is not a rule with hyper-parameters");
+      hyper[word.substr(0, at)] = std::strtof(word.c_str() + at + 1, nullptr);
+    }
+    return OkStatus();
+  }
+};
+
+// The steps after which a power that begins as `beta` is `power`; none if that cannot be told.
+std::optional<int64_t> StepsOf(float power, float beta) {
+  if (!(power > 0.0f && power < 1.0f && beta > 0.0f && beta < 1.0f)) return std::nullopt;
+  const double steps = std::log(static_cast<double>(power)) / std::log(static_cast<double>(beta)) - 1.0;
+  return static_cast<int64_t>(std::llround(std::max(steps, 0.0)));
+}
+
+// The steps of the optimizer of a whole checkpoint.
+StatusOr<int64_t> StepsIn(SavedCheckpoint& checkpoint, const TrainedBy& trained, int64_t global_step) {
+  // The larger beta's power lasts longer.
+  for (const char* beta : {"beta2", "beta1"}) {
+    const std::string name = StrCat(beta, "_power");
+    const auto known = trained.hyper.find(beta);
+    if (known == trained.hyper.end() || !checkpoint.Has(name)) continue;
+    const auto bytes = checkpoint.ReadNumbers(name, {"<f4", {}});
+    SOK_RETURN_IF_ERROR(bytes.status());
+    float power;
+    std::memcpy(&power, bytes.value().data(), sizeof(power));
+    const std::optional<int64_t> steps = StepsOf(power, known->second);
+    if (steps.has_value()) return *steps;
+  }
+  return global_step;
+}
+
+// The name of a slot that the shard has, the i-th of `known`; empty if it has none.
+std::string SlotIn(const SavedShard& shard, const KnownSlots& known, int slot) {
+  for (const std::string& name : {Numbered(known, slot), Named(known, slot)}) {
+    if (shard.arrays.count(ForeignSlot(name)) != 0) return name;
+  }
+  return "";
+}
+
+int CountOf(const KnownSlots& known) {
+  int slots = 0;
+  while (slots < kMaxSlotsOfOne && known.ours[slots] != nullptr) ++slots;
+  return slots;
+}
+
+// The first name of a slot in the shard; null if it has none.
+const PlacedArray* FirstSlot(const SavedShard& shard) {
+  const auto found = shard.arrays.lower_bound(ForeignSlot(""));
+  const bool any =
+      found != shard.arrays.end() && found->first.compare(0, ForeignSlot("").size(), ForeignSlot("")) == 0;
+  return any ? &found->second : nullptr;
+}
+
+// Moves the arrays of a slot to those that a table of this library has.
+Status TakeSlot(const std::string& theirs, const std::string& ours, int64_t width, SavedShard* shard) {
+  auto values = shard->arrays.extract(ForeignSlot(theirs));
+  auto keys = shard->arrays.extract(ForeignSlotKeys(theirs));
+  if (values.empty()) return DataLoss("lacks the slot '", theirs, "' in one of its parts");
+  const PlacedArray& placed = values.mapped();
+  if (placed.array.type.shape[1] != width) {
+    return DataLoss("has ", Describe(placed.array.type), " as '", placed.name, "', not ", width,
+                    " floats for a row");
+  }
+  values.key() = "slot-" + ours;
+  shard->arrays.insert(std::move(values));
+  if (keys.empty()) return OkStatus();
+  keys.key() = SlotKeys(ours);
+  shard->arrays.insert(std::move(keys));
+  return OkStatus();
+}
+
+}  // namespace
+
+const std::vector<std::string>& NumberedSlots() {
+  static const std::vector<std::string> names = AllSlots(Numbered);
+  return names;
+}
+
+const std::vector<std::string>& NamedSlots() {
+  static const std::vector<std::string> names = AllSlots(Named);
+  return names;
+}
+
+std::string ForeignSlot(const std::string& slot) { return "saved-slot-" + slot; }
+std::string ForeignSlotKeys(const std::string& slot) { return "saved-slot-keys-" + slot; }
+std::string SlotKeys(const std::string& slot) { return "slot-keys-" + slot; }
+
+Status TakeSlots(SavedCheckpoint& checkpoint, const std::string& trained_by, Manifest* manifest) {
+  const std::string path = StrCat(checkpoint.index_path(), ":", manifest->table.options.name);
+  TrainedBy trained;
+  const PlacedArray* any = nullptr;
+  for (const SavedShard& shard : manifest->shards) any = any != nullptr ? any : FirstSlot(shard);
+  if (!trained_by.empty()) SOK_RETURN_IF_ERROR(trained.Parse(trained_by));
+  if (trained.rule != nullptr && !trained.rule->slots.empty() && any != nullptr) {
+    const KnownSlots* fitting = nullptr;
+    for (const KnownSlots& known : kKnown) {
+      bool fits = std::strstr(known.rules, StrCat(" ", trained.rule->name, " ").c_str()) != nullptr;
+      for (int slot = 0; fits && slot < CountOf(known); ++slot)
+        fits = !SlotIn(manifest->shards.front(), known, slot).empty();
+      if (fits && fitting == nullptr) fitting = &known;
+    }
+    if (fitting == nullptr) {
+      return InvalidArgument("'", path, "' has slots, such as '", any->name, "', but none of ",
+                             trained.rule->name,
+                             ", which trains the table. Its rows alone can be read with "
+                             "tf.compat.v1.train.init_from_checkpoint");
+    }
+    std::vector<float> hyper = trained.rule->samples.front();
+    const std::vector<std::string> names = trained.rule->hyper_parameters();
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto known = trained.hyper.find(names[i]);
+      if (known != trained.hyper.end()) hyper[i] = known->second;
+    }
+    SavedOptimizer optimizer;
+    optimizer.name = trained.rule->name;
+    auto steps = StepsIn(checkpoint, trained, manifest->steps);
+    SOK_RETURN_IF_ERROR(steps.status());
+    optimizer.steps = steps.value();
+    for (size_t i = 0; i < names.size(); ++i) optimizer.hyper.emplace_back(names[i], hyper[i]);
+    SOK_RETURN_IF_ERROR(trained.rule->CheckHyper(hyper));
+    const std::vector<SlotSpec> specs = trained.rule->Slots(manifest->table.options.dim, hyper);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const RuleSlot& slot = trained.rule->slots[i];
+      if (slot.fill != nullptr && trained.hyper.count(slot.fill) == 0) {
+        return InvalidArgument("'", path, "' has slots of ", trained.rule->name, ", whose ", slot.fill,
+                               " in this program is not a constant: new rows need it");
+      }
+      int number = 0;
+      while (number < CountOf(*fitting) && std::strcmp(fitting->ours[number], slot.name) != 0) ++number;
+      if (number == CountOf(*fitting)) return Internal("no slot ", slot.name);
+      const std::string theirs = SlotIn(manifest->shards.front(), *fitting, number);
+      for (SavedShard& shard : manifest->shards) {
+        const Status taken = TakeSlot(theirs, slot.name, specs[i].width, &shard);
+        if (!taken.ok()) return Status(taken.code(), StrCat("'", path, "' ", taken.message()));
+      }
+      optimizer.slots.push_back(SavedOptimizer::Slot{slot.name, specs[i].width, specs[i].fill});
+    }
+    if (!manifest->table.counts_global_steps) manifest->steps = optimizer.steps;
+    manifest->optimizer = std::move(optimizer);
+  }
+  for (SavedShard& shard : manifest->shards) {
+    const auto begin = shard.arrays.lower_bound("saved-slot-");
+    auto end = begin;
+    for (; end != shard.arrays.end() && end->first.compare(0, 11, "saved-slot-") == 0; ++end) {
+      if (end->first.compare(0, 16, "saved-slot-keys-") != 0) manifest->left_out.push_back(end->second.name);
+    }
+    shard.arrays.erase(begin, end);
+  }
+  return OkStatus();
+}
+
+}  // namespace sok

@@ -1,0 +1,480 @@
+#include "cc/checkpoint/foreign_tables.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "cc/checkpoint/foreign_slots.h"
+
+namespace sok {
+namespace {
+
+// The remainders by which DeepRec orders keys, which its offsets count.
+constexpr int64_t kRemainders = 1000;
+
+bool EndsWith(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// Reads the tensors of one table in one checkpoint.
+class Reader {
+ public:
+  Reader(SavedCheckpoint& checkpoint, const std::string& name) : checkpoint_(checkpoint), name_(name) {}
+
+  StatusOr<Manifest> Read();
+
+ private:
+  Status ReadDeepRec();
+  Status ReadRecommendersAddons();
+  // Some rows of a variable: the entry of the tensor or its slice, the first row and their number.
+  struct RowSlice {
+    std::string entry;
+    int64_t first = 0;
+    int64_t rows = 0;
+  };
+  Status ReadVariable();
+  Status AddSlot(const std::string& slot, const std::vector<RowSlice>& slices);
+  StatusOr<std::vector<RowSlice>> SlicesOf(const std::string& tensor, const TensorPlace& place) const;
+  Status PlaceRows(const std::string& tensor, const RowSlice& slice, const std::string& array,
+                   SavedShard* shard);
+  Status ReadClock();
+  // Adds the shard of the tensors `prefix`-keys and so on. Slots are tables too, by their names here.
+  Status AddShard(const std::string& prefix, const std::map<std::string, std::string>& slots);
+  // Adds DeepRec's counts of rows, and keys that wait for admission.
+  Status AddCounts(const std::string& prefix, SavedShard* shard);
+  Status AddWaiting(const std::string& prefix, SavedShard* shard);
+  Status CheckOffsets(const std::string& name, int64_t keys);
+  // Places a tensor as an array of a shard. DataLoss unless it has this type.
+  Status Place(const std::string& tensor, const std::string& dtype, std::vector<int64_t> shape,
+               const std::string& array, SavedShard* shard);
+  // The same for keys of any number, and for floats of any number for each row.
+  Status PlaceKeys(const std::string& tensor, const std::string& array, SavedShard* shard);
+  Status PlaceMatrix(const std::string& tensor, int64_t rows, const std::string& array, SavedShard* shard);
+  Status Begin(const char* system);
+  Status Damaged(const std::string& tensor, const std::string& what) const {
+    return DataLoss("'", checkpoint_.index_path(), "' has a '", tensor, "' that ", what);
+  }
+
+  SavedCheckpoint& checkpoint_;
+  const std::string name_;
+  Manifest manifest_;
+};
+
+// The beginnings of the names of a table's shards in the form of recommenders-addons, by their numbers from 1
+// on; empty where there is none. *twice is set to a shard that is there twice.
+std::vector<std::string> ShardsOf(const SavedCheckpoint& checkpoint, const std::string& name,
+                                  std::string* twice) {
+  // The table "a/b" is "b/a_b_mht_1of2", or "b_1/a_b_mht_1of2" if the scope "b" was taken.
+  std::string joined = name;
+  std::replace(joined.begin(), joined.end(), '/', '_');
+  const std::string last = name.substr(name.rfind('/') + 1);
+  const std::string marked = "/" + joined + "_mht_";
+  std::vector<std::string> shards;
+  const auto& entries = checkpoint.index().entries;
+  for (auto entry = entries.lower_bound(last);
+       entry != entries.end() && entry->first.compare(0, last.size(), last) == 0; ++entry) {
+    const size_t mark = entry->first.find(marked);
+    if (mark == std::string::npos || !EndsWith(entry->first, "-keys")) continue;
+    size_t number = 0;
+    size_t of = 0;
+    int end = 0;
+    const char* const text = entry->first.c_str() + mark + marked.size();
+    if (std::sscanf(text, "%5zuof%5zu-keys%n", &number, &of, &end) != 2 || text[end] != '\0') continue;
+    if (number == 0 || number > of) continue;
+    if (shards.size() < of) shards.resize(of);
+    std::string& shard = shards[number - 1];
+    if (!shard.empty()) *twice = entry->first;
+    shard = entry->first.substr(0, entry->first.size() - 5);
+  }
+  return shards;
+}
+
+StatusOr<Manifest> Reader::Read() {
+  SOK_RETURN_IF_ERROR(ReadDeepRec());
+  SOK_RETURN_IF_ERROR(ReadRecommendersAddons());
+  if (!manifest_.is_foreign()) SOK_RETURN_IF_ERROR(ReadVariable());
+  if (!manifest_.is_foreign()) return NotFound("'", checkpoint_.index_path(), "' has no table '", name_, "'");
+  manifest_.table.options.name = name_;
+  manifest_.table.options.ranks = static_cast<int>(manifest_.shards.size());
+  return std::move(manifest_);
+}
+
+Status Reader::Begin(const char* system) {
+  if (manifest_.is_foreign() || checkpoint_.Has(name_)) {
+    return InvalidArgument("'", checkpoint_.index_path(), "' has '", name_, "' in two forms: as a table of ",
+                           system, ", and ",
+                           manifest_.is_foreign() ? "as one of " + manifest_.system : "as a tensor");
+  }
+  manifest_.system = system;
+  return ReadClock();
+}
+
+Status Reader::ReadDeepRec() {
+  const auto part = [this](int64_t number) { return StrCat(name_, "/part_", number); };
+  const bool whole = checkpoint_.Has(name_ + "-keys");
+  // Parts are numbered from 0 on. A later one tells that the first one is missing.
+  int64_t parts = 0;
+  const auto& entries = checkpoint_.index().entries;
+  const std::string begin = name_ + "/part_";
+  for (auto entry = entries.lower_bound(begin);
+       entry != entries.end() && entry->first.compare(0, begin.size(), begin) == 0; ++entry) {
+    int64_t number = 0;
+    int end = 0;
+    const char* const text = entry->first.c_str() + begin.size();
+    if (std::sscanf(text, "%5" SCNd64 "-keys%n", &number, &end) == 1 && end > 0 && text[end] == '\0') {
+      parts = std::max(parts, number + 1);
+    }
+  }
+  if (!whole && parts == 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(Begin(kDeepRec));
+  if (whole && parts > 0) {
+    return InvalidArgument("'", checkpoint_.index_path(), "' has '", name_, "' in two forms: '", name_,
+                           "-keys', and '", part(parts - 1), "-keys'");
+  }
+  for (int64_t number = 0; number < std::max<int64_t>(parts, 1); ++number) {
+    const std::string prefix = whole ? name_ : part(number);
+    std::map<std::string, std::string> slots;
+    for (const std::string& slot : NumberedSlots()) {
+      const std::string table = StrCat(prefix, "/", slot);
+      if (checkpoint_.Has(table + "-keys")) slots[slot] = table;
+    }
+    SOK_RETURN_IF_ERROR(AddShard(prefix, slots));
+  }
+  return OkStatus();
+}
+
+Status Reader::ReadRecommendersAddons() {
+  std::string twice;
+  const std::vector<std::string> shards = ShardsOf(checkpoint_, name_, &twice);
+  if (shards.empty()) return OkStatus();
+  SOK_RETURN_IF_ERROR(Begin(kRecommendersAddons));
+  if (!twice.empty()) {
+    return InvalidArgument("'", checkpoint_.index_path(), "' has two shards of one number of '", name_,
+                           "', such as '", twice, "'");
+  }
+  std::map<std::string, std::vector<std::string>> slots;
+  for (const std::string& slot : NamedSlots()) {
+    std::vector<std::string> of_slot = ShardsOf(checkpoint_, StrCat(name_, "/", slot), &twice);
+    if (!of_slot.empty()) slots[slot] = std::move(of_slot);
+  }
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
+    std::map<std::string, std::string> of_shard;
+    for (const auto& [slot, tables] : slots) {
+      if (tables.size() != shards.size() || tables[shard].empty()) {
+        return DataLoss("'", checkpoint_.index_path(), "' lacks shard ", shard + 1, " of ", shards.size(),
+                        " of the slot '", slot, "' of '", name_, "'");
+      }
+      of_shard[slot] = tables[shard];
+    }
+    if (shards[shard].empty()) {
+      return DataLoss("'", checkpoint_.index_path(), "' lacks shard ", shard + 1, " of ", shards.size(),
+                      " of '", name_, "'");
+    }
+    SOK_RETURN_IF_ERROR(AddShard(shards[shard], of_shard));
+  }
+  return OkStatus();
+}
+
+Status Reader::ReadVariable() {
+  const auto place = checkpoint_.Find(name_);
+  if (place.status().code() == StatusCode::kNotFound) return OkStatus();
+  SOK_RETURN_IF_ERROR(place.status());
+  const std::vector<int64_t>& shape = place.value().shape;
+  if (place.value().dtype != "<f4" || shape.size() != 2 || shape[1] < 1) return OkStatus();
+  manifest_.system = kVariable;
+  manifest_.table.options.dim = shape[1];
+  SOK_RETURN_IF_ERROR(ReadClock());
+  const auto slices = SlicesOf(name_, place.value());
+  SOK_RETURN_IF_ERROR(slices.status());
+  for (const RowSlice& slice : slices.value()) {
+    SavedShard shard;
+    shard.rows = shard.table_rows = slice.rows;
+    SOK_RETURN_IF_ERROR(PlaceRows(name_, slice, "values", &shard));
+    PlacedArray keys;
+    keys.array.type = ArrayType{"<i8", {slice.rows}};
+    keys.name = name_;
+    keys.shard = shard.arrays["values"].shard;
+    keys.first = slice.first;
+    shard.arrays["keys"] = std::move(keys);
+    manifest_.shards.push_back(std::move(shard));
+  }
+  for (const std::string& slot : NumberedSlots()) SOK_RETURN_IF_ERROR(AddSlot(slot, slices.value()));
+  return OkStatus();
+}
+
+Status Reader::AddSlot(const std::string& slot, const std::vector<RowSlice>& slices) {
+  const std::string tensor = StrCat(name_, "/", slot);
+  if (!checkpoint_.Has(tensor)) return OkStatus();
+  const auto place = checkpoint_.Find(tensor);
+  SOK_RETURN_IF_ERROR(place.status());
+  // Optimizers have scalars with such names too.
+  if (place.value().shape.size() != 2) return OkStatus();
+  const auto own = SlicesOf(tensor, place.value());
+  SOK_RETURN_IF_ERROR(own.status());
+  for (size_t i = 0; i < slices.size(); ++i) {
+    if (own.value().size() != slices.size() || own.value()[i].rows != slices[i].rows) {
+      return Damaged(tensor, StrCat("has not the rows of '", name_, "', or is partitioned in another way"));
+    }
+    SOK_RETURN_IF_ERROR(PlaceRows(tensor, own.value()[i], ForeignSlot(slot), &manifest_.shards[i]));
+  }
+  return OkStatus();
+}
+
+Status Reader::PlaceRows(const std::string& tensor, const RowSlice& slice, const std::string& array,
+                         SavedShard* shard) {
+  // Names of slices' entries are not for messages.
+  if (!PlaceMatrix(slice.entry, slice.rows, array, shard).ok()) {
+    return Damaged(tensor,
+                   StrCat("lacks the float32 rows from ", slice.first, " on, ", slice.rows, " of them"));
+  }
+  shard->arrays[array].name = tensor;
+  return OkStatus();
+}
+
+StatusOr<std::vector<Reader::RowSlice>> Reader::SlicesOf(const std::string& tensor,
+                                                         const TensorPlace& place) const {
+  const int64_t rows = place.shape[0];
+  std::vector<RowSlice> slices;
+  if (place.slices.empty()) slices.push_back(RowSlice{tensor, 0, rows});
+  for (const TensorSlice& slice : place.slices) {
+    const std::vector<TensorSlice::Extent>& extents = slice.extents;
+    const bool has_whole_rows =
+        extents.size() == 2 && extents[1].start == 0 &&
+        (extents[1].length == TensorSlice::kWhole || extents[1].length == place.shape[1]);
+    if (!has_whole_rows) return Damaged(tensor, "has slices of something other than whole rows");
+    const int64_t length = extents[0].length == TensorSlice::kWhole ? rows : extents[0].length;
+    slices.push_back(RowSlice{SliceEntry(tensor, slice), extents[0].start, length});
+  }
+  std::sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  int64_t next = 0;
+  for (const RowSlice& slice : slices) {
+    if (slice.first != next || slice.rows > rows - next) {
+      return Damaged(tensor, StrCat("has a slice of ", slice.rows, " rows from ", slice.first,
+                                    " on, not from ", next, " on of ", rows));
+    }
+    next += slice.rows;
+  }
+  if (next != rows) return Damaged(tensor, StrCat("has slices of ", next, " of ", rows, " rows"));
+  return slices;
+}
+
+Status Reader::ReadClock() {
+  constexpr char kGlobalStep[] = "global_step";
+  const auto place = checkpoint_.Find(kGlobalStep);
+  if (!place.ok() || place.value().dtype != "<i8") return OkStatus();
+  const auto bytes = checkpoint_.ReadNumbers(kGlobalStep, {"<i8", {}});
+  SOK_RETURN_IF_ERROR(bytes.status());
+  std::memcpy(&manifest_.steps, bytes.value().data(), sizeof(manifest_.steps));
+  if (manifest_.steps < 0 || manifest_.steps > kMaxCount) {
+    return Damaged(kGlobalStep, StrCat("is ", manifest_.steps));
+  }
+  manifest_.table.counts_global_steps = true;
+  return OkStatus();
+}
+
+Status Reader::AddShard(const std::string& prefix, const std::map<std::string, std::string>& slots) {
+  SavedShard shard;
+  SOK_RETURN_IF_ERROR(PlaceKeys(prefix + "-keys", "keys", &shard));
+  shard.rows = shard.table_rows = shard.arrays["keys"].array.type.shape[0];
+  SOK_RETURN_IF_ERROR(PlaceMatrix(prefix + "-values", shard.rows, "values", &shard));
+  const int64_t width = shard.arrays["values"].array.type.shape[1];
+  int64_t& dim = manifest_.table.options.dim;
+  if (dim == 0) dim = width;
+  if (dim != width) return Damaged(prefix + "-values", StrCat("has ", width, " columns, not ", dim));
+  for (const auto& [slot, table] : slots) {
+    const std::string keys = ForeignSlotKeys(slot);
+    SOK_RETURN_IF_ERROR(PlaceKeys(table + "-keys", keys, &shard));
+    const int64_t rows = shard.arrays[keys].array.type.shape[0];
+    SOK_RETURN_IF_ERROR(PlaceMatrix(table + "-values", rows, ForeignSlot(slot), &shard));
+    if (manifest_.system == kDeepRec) SOK_RETURN_IF_ERROR(CheckOffsets(table + "-partition_offset", rows));
+  }
+  if (manifest_.system == kDeepRec) {
+    SOK_RETURN_IF_ERROR(CheckOffsets(prefix + "-partition_offset", shard.rows));
+    SOK_RETURN_IF_ERROR(AddCounts(prefix, &shard));
+    SOK_RETURN_IF_ERROR(AddWaiting(prefix, &shard));
+  }
+  manifest_.shards.push_back(std::move(shard));
+  return OkStatus();
+}
+
+Status Reader::AddCounts(const std::string& prefix, SavedShard* shard) {
+  for (const auto& [suffix, array] :
+       {std::pair("-freqs", "frequency"), std::pair("-versions", "last_step")}) {
+    const std::string tensor = prefix + suffix;
+    if (!checkpoint_.Has(tensor)) continue;
+    SOK_RETURN_IF_ERROR(PlaceKeys(tensor, array, shard));
+    const int64_t counts = shard->arrays[array].array.type.shape[0];
+    if (counts == 0) {
+      shard->arrays.erase(array);
+    } else if (counts != shard->rows) {
+      return Damaged(tensor, StrCat("has ", counts, " numbers for ", shard->rows, " keys"));
+    }
+  }
+  // Without a global step, the numbers mean nothing.
+  if (!manifest_.table.counts_global_steps && shard->arrays.erase("last_step") > 0) {
+    manifest_.left_out.push_back(prefix + "-versions");
+  }
+  return OkStatus();
+}
+
+Status Reader::AddWaiting(const std::string& prefix, SavedShard* shard) {
+  const std::string keys = prefix + "-keys_filtered";
+  if (!checkpoint_.Has(keys)) return OkStatus();
+  SOK_RETURN_IF_ERROR(PlaceKeys(keys, "waiting_keys", shard));
+  const int64_t waiting = shard->arrays["waiting_keys"].array.type.shape[0];
+  SOK_RETURN_IF_ERROR(CheckOffsets(prefix + "-partition_filter_offset", waiting));
+  SOK_RETURN_IF_ERROR(Place(prefix + "-freqs_filtered", "<i8", {waiting}, "waiting_counts", shard));
+  const std::string versions = prefix + "-versions_filtered";
+  const auto place = checkpoint_.Find(versions);
+  if (place.ok() && manifest_.table.counts_global_steps && place.value().shape != std::vector<int64_t>{0}) {
+    return Place(versions, "<i8", {waiting}, "waiting_last_step", shard);
+  }
+  PlacedArray now = shard->arrays["waiting_counts"];
+  now.whole_crc32c.reset();
+  now.first = manifest_.steps;
+  now.increase = 0;
+  shard->arrays["waiting_last_step"] = std::move(now);
+  return OkStatus();
+}
+
+Status Reader::CheckOffsets(const std::string& name, int64_t keys) {
+  if (!checkpoint_.Has(name)) return OkStatus();
+  const auto bytes = checkpoint_.ReadNumbers(name, {"<i4", {kRemainders + 1}});
+  SOK_RETURN_IF_ERROR(bytes.status());
+  int32_t before = 0;
+  for (int64_t i = 0; i <= kRemainders; ++i) {
+    int32_t offset;
+    std::memcpy(&offset, bytes.value().data() + i * 4, sizeof(offset));
+    if (offset < before || (i == 0 && offset != 0)) {
+      return Damaged(name, StrCat("has ", offset, " after ", before));
+    }
+    before = offset;
+  }
+  return before == keys ? OkStatus() : Damaged(name, StrCat("ends at ", before, " of ", keys, " keys"));
+}
+
+Status Reader::Place(const std::string& tensor, const std::string& dtype, std::vector<int64_t> shape,
+                     const std::string& array, SavedShard* shard) {
+  const auto place = checkpoint_.Find(tensor);
+  if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
+  SOK_RETURN_IF_ERROR(place.status());
+  const ArrayType found{place.value().dtype, place.value().shape};
+  const ArrayType wanted{dtype, std::move(shape)};
+  if (found != wanted || place.value().bytes != DataBytes(wanted)) {
+    return Damaged(tensor, StrCat("is ", place.value().bytes, " bytes of ", Describe(found), ", not ",
+                                  Describe(wanted)));
+  }
+  PlacedArray placed;
+  placed.array.type = wanted;
+  placed.name = tensor;
+  placed.shard = place.value().shard;
+  placed.offset = place.value().offset;
+  placed.whole_crc32c = place.value().crc32c;
+  shard->arrays[array] = std::move(placed);
+  return OkStatus();
+}
+
+Status Reader::PlaceMatrix(const std::string& tensor, int64_t rows, const std::string& array,
+                           SavedShard* shard) {
+  const auto place = checkpoint_.Find(tensor);
+  if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
+  SOK_RETURN_IF_ERROR(place.status());
+  const std::vector<int64_t>& shape = place.value().shape;
+  const int64_t columns = shape.size() == 2 ? shape[1] : 0;
+  if (columns < 1 || columns > TableOptions::kMaxDim) {
+    return Damaged(tensor, StrCat("is ", Describe(ArrayType{place.value().dtype, shape}), ", not a matrix"));
+  }
+  return Place(tensor, "<f4", {rows, columns}, array, shard);
+}
+
+Status Reader::PlaceKeys(const std::string& tensor, const std::string& array, SavedShard* shard) {
+  const auto place = checkpoint_.Find(tensor);
+  if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
+  SOK_RETURN_IF_ERROR(place.status());
+  const std::string& dtype = place.value().dtype;
+  const bool narrow = dtype == "<i4";
+  const int64_t keys = place.value().shape.size() == 1 ? place.value().shape[0] : 0;
+  SOK_RETURN_IF_ERROR(Place(tensor, narrow ? "<i4" : "<i8", {keys}, array, shard));
+  if (narrow) {
+    PlacedArray& placed = shard->arrays[array];
+    placed.array.type.dtype = "<i8";
+    placed.stored_as = "<i4";
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+namespace {
+
+// A part of a table by the name of its tensor of keys.
+struct Part {
+  std::string table;
+  const char* system;
+};
+
+// Whether a name is that of a slot of a table, as in "items/Adam_1" or "scope_users_Adam_m".
+bool IsSlot(const std::string& name, const std::vector<std::string>& slots, char between) {
+  for (std::string slot : slots) {
+    std::replace(slot.begin(), slot.end(), '/', between);
+    if (EndsWith(name, between + slot)) return true;
+  }
+  return false;
+}
+
+// The part that has such a tensor, if any: "items/part_0-keys", or "users/scope_users_mht_1of2-keys".
+std::optional<Part> PartOf(const SavedCheckpoint& checkpoint, const std::string& tensor) {
+  if (!EndsWith(tensor, "-keys")) return std::nullopt;
+  std::string name = tensor.substr(0, tensor.size() - 5);
+  if (!checkpoint.Has(name + "-values")) return std::nullopt;
+  const size_t mark = name.rfind("_mht_");
+  const size_t slash = name.rfind('/');
+  size_t number = 0;
+  size_t of = 0;
+  if (mark != std::string::npos && slash != std::string::npos && mark > slash &&
+      std::sscanf(name.c_str() + mark, "_mht_%5zuof%5zu", &number, &of) == 2) {
+    const std::string joined = name.substr(slash + 1, mark - slash - 1);
+    if (IsSlot(joined, NamedSlots(), '_')) return std::nullopt;
+    // The last scope may have a number, because its name was taken.
+    for (std::string last = name.substr(0, slash); !last.empty();) {
+      if (joined == last) return Part{last, kRecommendersAddons};
+      if (EndsWith(joined, "_" + last)) {
+        return Part{joined.substr(0, joined.size() - last.size() - 1) + "/" + last, kRecommendersAddons};
+      }
+      const size_t digits = last.find_last_not_of("0123456789");
+      last = digits != std::string::npos && digits + 1 < last.size() && last[digits] == '_'
+                 ? last.substr(0, digits)
+                 : "";
+    }
+    return std::nullopt;
+  }
+  if (IsSlot(name, NumberedSlots(), '/')) return std::nullopt;
+  const size_t part = name.rfind("/part_");
+  if (part != std::string::npos && name.find_first_not_of("0123456789", part + 6) == std::string::npos) {
+    name.resize(part);
+  }
+  return Part{name, kDeepRec};
+}
+
+}  // namespace
+
+std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint) {
+  std::map<std::string, const char*> tables;
+  for (const auto& entry : checkpoint.index().entries) {
+    const std::optional<Part> part = PartOf(checkpoint, entry.first);
+    if (part.has_value()) tables[part->table] = part->system;
+  }
+  std::vector<ForeignTable> found;
+  for (const auto& [name, system] : tables) found.push_back(ForeignTable{name, system});
+  return found;
+}
+
+StatusOr<Manifest> ReadForeignTable(SavedCheckpoint& checkpoint, const std::string& name) {
+  return Reader(checkpoint, name).Read();
+}
+
+}  // namespace sok

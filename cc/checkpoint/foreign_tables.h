@@ -1,0 +1,35 @@
+// Tables in the forms of other systems, which are tensors of a checkpoint of TensorFlow too.
+#ifndef SOK_CC_CHECKPOINT_FOREIGN_TABLES_H_
+#define SOK_CC_CHECKPOINT_FOREIGN_TABLES_H_
+
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/checkpoint/manifest.h"
+#include "cc/checkpoint/saved_checkpoint.h"
+
+namespace sok {
+
+// Values of Manifest::system.
+constexpr char kDeepRec[] = "DeepRec";
+constexpr char kRecommendersAddons[] = "recommenders-addons";
+constexpr char kVariable[] = "tf.Variable";
+
+// The table `name` in the form of another system: each of its parts is a shard. NotFound if there is none;
+// InvalidArgument if there are several; DataLoss, which names the tensor, if one is missing or does not fit
+// the others.
+StatusOr<Manifest> ReadForeignTable(SavedCheckpoint& checkpoint, const std::string& name);
+
+struct ForeignTable {
+  std::string name;
+  std::string system;
+};
+
+// The tables that other systems wrote, in order of names. Those of tf.Variable are not among them, which
+// cannot be told from other variables.
+std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint);
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_FOREIGN_TABLES_H_

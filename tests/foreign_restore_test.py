@@ -1,0 +1,296 @@
+"""Tables are read from checkpoints that other systems wrote, by the calls that read our own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import foreign_checkpoints as foreign
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.checkpoint import open_checkpoint, row_blocks
+from sparse_operation_kit.checkpoint.rows import columns_of, waiting_ids
+
+v1 = tf.compat.v1
+DIM = 3
+REAL_ROWS = {
+    1: [0.06724618, 0.03839818, 0.0289635, -0.06597091],
+    2: [0.06724618, 0.03839818, 0.0289635, -0.06597091],
+    -7: [-0.0773621, -0.08581089, -0.04740113, -0.05402663],
+    2**40: [-0.0773621, -0.08581089, -0.04740113, -0.05402663],
+}
+OPTIMIZERS = {
+    "Adam": lambda: v1.train.AdamOptimizer(0.1),
+    "Adagrad": lambda: v1.train.AdagradOptimizer(0.1),
+    "Ftrl": lambda: v1.train.FtrlOptimizer(0.1),
+    "RMSProp": lambda: v1.train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+    "Momentum": lambda: v1.train.MomentumOptimizer(0.1, 0.9),
+    "Adadelta": lambda: v1.train.AdadeltaOptimizer(1.0),
+}
+# The slots of each in TensorFlow's order: their names here and there.
+SLOTS = {
+    "Adam": [("m", "m"), ("v", "v")],
+    "Adagrad": [("accumulator", "accumulator")],
+    "Ftrl": [("accumulator", "accum"), ("linear", "linear")],
+    "RMSProp": [("rms", "rms"), ("mg", "mg"), ("momentum", "momentum")],
+    "Momentum": [("momentum", "momentum")],
+    "Adadelta": [("accumulator", "accum"), ("accumulated_update", "accum_update")],
+}
+POLICIES = dict(
+    ev_option=sok.EmbeddingVariableOption(
+        filter_option=sok.CounterFilter(filter_freq=3), evict_option=sok.GlobalStepEvict(steps_to_live=100)
+    )
+)
+
+
+class Model:
+    """A table and a dense variable, trained with the global step."""
+
+    def __init__(self, optimizer="Adam", name="scope/items", **options):
+        step = v1.train.get_or_create_global_step()
+        self.keys = v1.placeholder(tf.int64, [None])
+        self.table = sok.get_embedding_variable(name, embedding_dim=DIM, **options)
+        self.rows = tf.nn.embedding_lookup(self.table, self.keys)
+        self.dense = v1.get_variable("dense", initializer=[1.0, -2.0, 0.5])
+        loss = tf.reduce_sum(tf.square(self.rows * self.dense))
+        self.train = OPTIMIZERS[optimizer]().minimize(loss, global_step=step)
+        self.saver = v1.train.Saver()
+
+    def steps(self, session, numbers, keys):
+        for number in numbers:
+            session.run(self.train, {self.keys: np.random.default_rng(number).choice(keys, 9)})
+
+    def result(self, session, keys):
+        return session.run([self.rows, self.dense], {self.keys: keys})
+
+
+def saved(prefix, name="scope/items"):
+    """The columns of a table of one of our checkpoints, in the order of its keys."""
+    (entry,) = open_checkpoint(prefix).select([name])
+    table = entry.open()
+    blocks = list(row_blocks(table, columns_of(table)))
+    keys = np.concatenate([block.keys for block in blocks])
+    order = np.argsort(keys)
+    columns = {
+        name: np.concatenate([block.columns[name] for block in blocks])[order] for name in columns_of(table)
+    }
+    return {"keys": keys[order], **columns}, table
+
+
+def others(prefix):
+    """The tensors of one of our checkpoints that belong to no table."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    names = [name for name in reader.get_variable_to_shape_map() if "#" not in name and name != "scope/items"]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def numbered(optimizer, columns):
+    return {
+        optimizer if number == 0 else f"{optimizer}_{number}": columns[f"slot-{ours}"]
+        for number, (ours, _) in enumerate(SLOTS[optimizer])
+    }
+
+
+def named(optimizer, columns):
+    return {f"{optimizer}/{theirs}": columns[f"slot-{ours}"] for ours, theirs in SLOTS[optimizer]}
+
+
+def in_form(form, optimizer, columns):
+    keys, values = columns["keys"], columns["values"]
+    if form == "tfra":
+        return foreign.tfra("scope/items", foreign.Rows(keys, values, named(optimizer, columns)), shards=3)
+    if form == "variable":
+        return foreign.variable("scope/items", values, **numbered(optimizer, columns))
+    if form == "slices":
+        return foreign.in_slices(foreign.variable("scope/items", values, **numbered(optimizer, columns)), 3)
+    rows = foreign.Rows(keys, values, numbered(optimizer, columns))
+    return foreign.deeprec("scope/items", rows, {"deeprec": None, "deeprec parts": 4}[form])
+
+
+@pytest.mark.skipif(foreign.REAL is None, reason="there is no folder shared/data/foreign")
+def test_the_rows_of_a_real_one():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("scope/users", dim=4)
+        rows = tf.nn.embedding_lookup(table, tf.constant(list(REAL_ROWS), tf.int64))
+        v1.train.Saver([table]).restore(session, str(foreign.REAL / "tfra" / "m"))
+        np.testing.assert_allclose(session.run(rows), list(REAL_ROWS.values()), rtol=1e-6)
+
+
+FORMS = ["deeprec", "deeprec parts", "tfra", "variable", "slices"]
+
+
+@pytest.mark.parametrize(
+    "form, optimizer",
+    [(form, "Adam") for form in FORMS]
+    + [("deeprec parts", one) for one in OPTIMIZERS if one != "Adam"]
+    + [("tfra", "Ftrl"), ("tfra", "Adadelta")],
+)
+def test_training_goes_on_with_the_same_bits(tmp_path, form, optimizer):
+    keys = np.arange(40) if form in ("variable", "slices") else np.arange(40) * 10**9 + 7
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    with harness.graph_and_session() as session:
+        model = Model(optimizer)
+        session.run(v1.global_variables_initializer())
+        model.result(session, keys)
+        session.run(model.train, {model.keys: keys})
+        model.steps(session, range(5), keys)
+        model.saver.save(session, str(ours))
+        model.steps(session, range(5, 9), keys)
+        wanted = model.result(session, keys)
+    columns, _ = saved(ours)
+    assert len(columns["keys"]) == len(keys)
+    foreign.save(theirs, {**others(ours), **in_form(form, optimizer, columns)})
+    with harness.graph_and_session() as session:
+        model = Model(optimizer)
+        session.run(v1.global_variables_initializer())
+        model.saver.restore(session, str(theirs))
+        model.steps(session, range(5, 9), keys)
+        found = model.result(session, keys)
+        model.saver.save(session, str(tmp_path / "again"))
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_array_equal(found[1], wanted[1])
+    assert saved(tmp_path / "again")[1].last.optimizer.steps == 10
+
+
+def deeprec_rows(rows=70, waiting=20, dtype=np.int64):
+    """Rows with Adam's slots, counts, versions, and keys that wait."""
+    rng = np.random.default_rng(3)
+    keys = rng.permutation(10 * (rows + waiting))[: rows + waiting].astype(dtype)
+    floats = [rng.random([rows, DIM], np.float32) for _ in range(3)]
+    return foreign.Rows(
+        keys[:rows],
+        floats[0],
+        {"Adam": floats[1], "Adam_1": floats[2]},
+        rng.integers(3, 9, rows),
+        rng.integers(0, 50, rows),
+        (keys[rows:], rng.integers(1, 3, waiting), rng.integers(0, 50, waiting)),
+    )
+
+
+def dense_of(optimizer="Adam", steps=50):
+    powers = {
+        f"beta{i}_power": np.float32(beta) ** np.float32(steps + 1) for i, beta in ((1, 0.9), (2, 0.999))
+    }
+    return {
+        "global_step": np.int64(steps),
+        "dense": np.float32([3, 4, 5]),
+        **{f"dense/{name}": np.zeros([3], np.float32) for name in numbered(optimizer, ANY_SLOTS)},
+        **(powers if optimizer == "Adam" else {}),
+    }
+
+
+ANY_SLOTS = {f"slot-{ours}": None for slots in SLOTS.values() for ours, _ in slots}
+
+
+def restored(prefix, optimizer="Adam", **options):
+    """What a table has after it was restored from a checkpoint and saved again."""
+    again = prefix.parent / "again"
+    with harness.graph_and_session() as session:
+        model = Model(optimizer, **options)
+        session.run(v1.global_variables_initializer())
+        model.saver.restore(session, str(prefix))
+        model.saver.save(session, str(again))
+    return saved(again)
+
+
+def assert_rows(columns, rows, names=("slot-m", "slot-v")):
+    order = np.argsort(rows.keys)
+    wanted = {
+        "keys": rows.keys,
+        "values": rows.values,
+        "slot-m": rows.slots["Adam"],
+        "slot-v": rows.slots["Adam_1"],
+    }
+    for name in ("keys", "values", *names):
+        np.testing.assert_array_equal(columns[name], wanted[name][order], name)
+
+
+@pytest.mark.parametrize("parts", [None, 1, 3])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_counts_versions_and_keys_that_wait(tmp_path, parts, dtype):
+    rows = deeprec_rows(dtype=dtype)
+    foreign.save(tmp_path / "m", {**dense_of(), **foreign.deeprec("scope/items", rows, parts)})
+    columns, table = restored(tmp_path / "m", **POLICIES)
+    assert_rows(columns, rows)
+    order = np.argsort(rows.keys)
+    np.testing.assert_array_equal(columns["frequency"], rows.freqs[order])
+    np.testing.assert_array_equal(columns["last_step"], rows.versions[order])
+    found, wanted = waiting_ids(table), rows.filtered
+    for name, one, other in zip("keys counts steps".split(), found, wanted):
+        np.testing.assert_array_equal(one[np.argsort(found[0])], other[np.argsort(wanted[0])], name)
+    assert (table.last.steps, table.last.optimizer.steps) == (50, 50)
+    # A table without the policies leaves them out, and takes the rows and slots.
+    columns, _ = restored(tmp_path / "m")
+    assert_rows(columns, rows)
+    assert columns.keys() == {"keys", "values", "slot-m", "slot-v"}
+
+
+def test_a_filter_without_counts_starts_at_its_threshold(tmp_path):
+    rows = deeprec_rows()
+    rows.freqs, rows.versions, rows.filtered = rows.freqs[:0], rows.versions[:0], None
+    foreign.save(tmp_path / "m", {**dense_of(), **foreign.deeprec("scope/items", rows, 2)})
+    columns, table = restored(tmp_path / "m", **POLICIES)
+    assert_rows(columns, rows)
+    assert set(columns["frequency"]) == {3} and set(columns["last_step"]) == {50}
+    assert not len(waiting_ids(table)[0])
+
+
+def test_slots_in_another_order_and_without_some_rows(tmp_path):
+    rows = deeprec_rows()
+    tensors = foreign.deeprec("scope/items", rows, 2)
+    for part in range(2):
+        table = f"scope/items/part_{part}/Adam_1"
+        for name in ("keys", "values"):
+            # Without offsets, any order is DeepRec's.
+            tensors[f"{table}-{name}"] = tensors[f"{table}-{name}"][::-1][1:]
+        del tensors[f"{table}-partition_offset"]
+    gone = np.isin(rows.keys, [tensors[f"scope/items/part_{part}-keys"][-1] for part in range(2)])
+    foreign.save(tmp_path / "m", {**dense_of(), **tensors})
+    columns, _ = restored(tmp_path / "m")
+    rows.slots["Adam_1"][gone] = 0
+    assert_rows(columns, rows)
+
+
+def test_init_from_checkpoint_and_warm_start(tmp_path):
+    rows = deeprec_rows()
+    tensors = {**foreign.deeprec("old/items", rows, 2), **foreign.variable("old/dense", rows.values)}
+    foreign.save(tmp_path / "m", tensors)
+    for call in (
+        lambda: v1.train.init_from_checkpoint(str(tmp_path), {"old/": "new/"}),
+        lambda: v1.train.init_from_checkpoint(
+            str(tmp_path), {"old/items": "new/items", "old/dense": "new/dense"}
+        ),
+        lambda: sok.init_from_checkpoint(str(tmp_path), {"old/": "new/"}),
+        lambda: v1.train.warm_start(
+            str(tmp_path), var_name_to_prev_var_name={"new/items": "old/items", "new/dense": "old/dense"}
+        ),
+    ):
+        with harness.graph_and_session() as session:
+            with v1.variable_scope("new"):
+                tables = [sok.get_embedding_variable(name, embedding_dim=DIM) for name in ("items", "dense")]
+            found = [
+                tf.nn.embedding_lookup(table, tf.constant(keys, tf.int64))
+                for table, keys in zip(tables, (rows.keys, np.arange(len(rows.keys))))
+            ]
+            call()
+            session.run(v1.global_variables_initializer())
+            for one in session.run(found):
+                np.testing.assert_array_equal(one, rows.values)
+
+
+def test_a_table_without_hashing_takes_a_variable_of_its_size(tmp_path):
+    values = np.random.default_rng(0).random([6, DIM], np.float32)
+    foreign.save(tmp_path / "m", foreign.variable("t", values))
+    for capacity in (6, 7):
+        with harness.graph_and_session() as session:
+            table = sok.EmbeddingVariable("t", DIM, capacity=capacity, use_hashtable=False)
+            rows = tf.nn.embedding_lookup(table, tf.range(6, dtype=tf.int64))
+            session.run(v1.global_variables_initializer())
+            saver = v1.train.Saver([table])
+            if capacity == 6:
+                saver.restore(session, str(tmp_path / "m"))
+                np.testing.assert_array_equal(session.run(rows), values)
+            else:
+                with pytest.raises(tf.errors.InvalidArgumentError, match=r"'t'.*\[0, 7\).*6 rows"):
+                    saver.restore(session, str(tmp_path / "m"))
