@@ -88,7 +88,9 @@ StatusOr<int64_t> StepsIn(SavedCheckpoint& checkpoint, const TrainedBy& trained,
   for (const char* beta : {"beta2", "beta1"}) {
     const std::string name = StrCat(beta, "_power");
     const auto known = trained.hyper.find(beta);
-    if (known == trained.hyper.end() || !checkpoint.Has(name)) continue;
+    const auto place = checkpoint.Find(name);
+    if (known == trained.hyper.end() || !place.ok()) continue;
+    if (place.value().dtype != "<f4" || !place.value().shape.empty()) continue;
     const auto bytes = checkpoint.ReadNumbers(name, {"<f4", {}});
     SOK_RETURN_IF_ERROR(bytes.status());
     float power;

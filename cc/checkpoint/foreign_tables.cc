@@ -54,6 +54,10 @@ class Reader {
   // The same for keys of any number, and for floats of any number for each row.
   Status PlaceKeys(const std::string& tensor, const std::string& array, SavedShard* shard);
   Status PlaceMatrix(const std::string& tensor, int64_t rows, const std::string& array, SavedShard* shard);
+  // Whether there is a part of such a table, which may lack the other one.
+  bool HasTable(const std::string& prefix) const {
+    return checkpoint_.Has(prefix + "-keys") || checkpoint_.Has(prefix + "-values");
+  }
   Status Begin(const char* system);
   Status Damaged(const std::string& tensor, const std::string& what) const {
     return DataLoss("'", checkpoint_.index_path(), "' has a '", tensor, "' that ", what);
@@ -115,8 +119,8 @@ Status Reader::Begin(const char* system) {
 
 Status Reader::ReadDeepRec() {
   const auto part = [this](int64_t number) { return StrCat(name_, "/part_", number); };
-  const bool whole = checkpoint_.Has(name_ + "-keys");
-  // Parts are numbered from 0 on. A later one tells that the first one is missing.
+  const bool whole = HasTable(name_);
+  // Parts are numbered from 0 on. What is there of a later one tells that an earlier one is missing.
   int64_t parts = 0;
   const auto& entries = checkpoint_.index().entries;
   const std::string begin = name_ + "/part_";
@@ -125,7 +129,8 @@ Status Reader::ReadDeepRec() {
     int64_t number = 0;
     int end = 0;
     const char* const text = entry->first.c_str() + begin.size();
-    if (std::sscanf(text, "%5" SCNd64 "-keys%n", &number, &end) == 1 && end > 0 && text[end] == '\0') {
+    if (std::sscanf(text, "%5" SCNd64 "%n", &number, &end) != 1 || number < 0) continue;
+    if (std::string_view(text + end) == "-keys" || std::string_view(text + end) == "-values") {
       parts = std::max(parts, number + 1);
     }
   }
@@ -133,14 +138,14 @@ Status Reader::ReadDeepRec() {
   SOK_RETURN_IF_ERROR(Begin(kDeepRec));
   if (whole && parts > 0) {
     return InvalidArgument("'", checkpoint_.index_path(), "' has '", name_, "' in two forms: '", name_,
-                           "-keys', and '", part(parts - 1), "-keys'");
+                           "' and '", part(parts - 1), "'");
   }
   for (int64_t number = 0; number < std::max<int64_t>(parts, 1); ++number) {
     const std::string prefix = whole ? name_ : part(number);
     std::map<std::string, std::string> slots;
     for (const std::string& slot : NumberedSlots()) {
       const std::string table = StrCat(prefix, "/", slot);
-      if (checkpoint_.Has(table + "-keys")) slots[slot] = table;
+      if (HasTable(table)) slots[slot] = table;
     }
     SOK_RETURN_IF_ERROR(AddShard(prefix, slots));
   }
@@ -265,7 +270,7 @@ StatusOr<std::vector<Reader::RowSlice>> Reader::SlicesOf(const std::string& tens
 Status Reader::ReadClock() {
   constexpr char kGlobalStep[] = "global_step";
   const auto place = checkpoint_.Find(kGlobalStep);
-  if (!place.ok() || place.value().dtype != "<i8") return OkStatus();
+  if (!place.ok() || place.value().dtype != "<i8" || !place.value().shape.empty()) return OkStatus();
   const auto bytes = checkpoint_.ReadNumbers(kGlobalStep, {"<i8", {}});
   SOK_RETURN_IF_ERROR(bytes.status());
   std::memcpy(&manifest_.steps, bytes.value().data(), sizeof(manifest_.steps));
