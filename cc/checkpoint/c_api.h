@@ -26,7 +26,7 @@ SOK_EXPORT void sok_checkpoint_close(sok_checkpoint* checkpoint);
 
 // {"tables": [names], "facts": {"id", "parts", "chains", "counted_by"} or null if there are no tables,
 // "foreign":
-// [{"name", "system"}]: the tables that other systems wrote}
+// [{"name", "system"}]: the tables that other systems wrote, and variables that can be read as tables}
 SOK_EXPORT char* sok_checkpoint_describe(sok_checkpoint* checkpoint, char** description);
 
 // Whether there is a table of this name, of this library, or of another system or an ordinary variable.

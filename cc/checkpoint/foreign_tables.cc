@@ -313,7 +313,7 @@ Status Reader::AddCounts(const std::string& prefix, SavedShard* shard) {
     if (!checkpoint_.Has(tensor)) continue;
     SOK_RETURN_IF_ERROR(PlaceKeys(tensor, array, shard));
     const int64_t counts = shard->arrays[array].array.type.shape[0];
-    if (counts == 0) {
+    if (counts == 0 && shard->rows > 0) {
       shard->arrays.erase(array);
     } else if (counts != shard->rows) {
       return Damaged(tensor, StrCat("has ", counts, " numbers for ", shard->rows, " keys"));
@@ -465,6 +465,15 @@ std::optional<Part> PartOf(const SavedCheckpoint& checkpoint, const std::string&
   return Part{name, kDeepRec};
 }
 
+// Whether a tensor is a matrix of floats that is no part of a table, and no slot of such a matrix.
+bool IsVariable(const SavedCheckpoint& checkpoint, const std::string& tensor) {
+  const auto place = checkpoint.Find(tensor);
+  if (!place.ok() || place.value().dtype != "<f4" || place.value().shape.size() != 2) return false;
+  const std::string name = tensor.substr(0, tensor.rfind('-'));
+  if (tensor.find('#') != std::string::npos || checkpoint.Has(name + "-keys")) return false;
+  return !IsSlot(tensor, NumberedSlots(), '/') || !checkpoint.Has(tensor.substr(0, tensor.rfind('/')));
+}
+
 }  // namespace
 
 std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint) {
@@ -472,6 +481,7 @@ std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint) {
   for (const auto& entry : checkpoint.index().entries) {
     const std::optional<Part> part = PartOf(checkpoint, entry.first);
     if (part.has_value()) tables[part->table] = part->system;
+    if (IsVariable(checkpoint, entry.first)) tables[entry.first] = kVariable;
   }
   std::vector<ForeignTable> found;
   for (const auto& [name, system] : tables) found.push_back(ForeignTable{name, system});

@@ -26,8 +26,7 @@ struct ForeignTable {
   std::string system;
 };
 
-// The tables that other systems wrote, in order of names. Those of tf.Variable are not among them, which
-// cannot be told from other variables.
+// The tables that other systems wrote, and all variables that can be read as tables, in order of names.
 std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint);
 
 }  // namespace sok

@@ -10,12 +10,21 @@ import numpy as np
 from sparse_operation_kit.checkpoint import histogram
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.checkpoint.rows import columns_of, find_row, find_waiting, waiting_ids
+from sparse_operation_kit.checkpoint.rows import (
+    columns_of,
+    find_row,
+    find_waiting,
+    foreign_slots,
+    waiting_ids,
+)
 
 
 def describe(table: Table) -> Iterator[str]:
     """Yields lines about a table: the contents of its entries, and its ids that wait for admission."""
     link = table.last
+    if link.system:
+        yield from _describe_foreign(table)
+        return
     description = link.table
     shards = len(table.last.shards)
     yield f"{table.name}"
@@ -48,6 +57,27 @@ def describe(table: Table) -> Iterator[str]:
     yield from _chain(table)
 
 
+def _describe_foreign(table: Table) -> Iterator[str]:
+    """Yields the lines of a table that another system wrote."""
+    link, parts = table.last, table.last.shards
+    yield f"{table.name}"
+    yield f"  files       {link.prefix}.*"
+    yield f"  written by  {link.system}"
+    if "clock" in link.table:
+        yield f"  checkpoint  of global step {link.steps:,}"
+    rows = f"{link.rows:,} of {table.dim} floats in {count_of(len(parts), 'part')}"
+    yield f"  rows        {rows}, {size(link.bytes)}"
+    if len(parts) > 1:
+        yield f"  of a part   {', '.join(f'{part.rows:,}' for part in parts)}"
+    slots = foreign_slots(table)
+    widths = [parts[0].arrays[f"saved-slot-{slot}"].shape[1] for slot in slots]
+    yield f"  slots       {', '.join(f'{slot} [{width}]' for slot, width in zip(slots, widths)) or 'none'}"
+    columns = [name for name in columns_of(table) if name != "values"]
+    yield f"  of each row {', '.join(columns) or 'no counts'}"
+    if "waiting_keys" in parts[0].arrays:
+        yield f"  waiting     {count_of(len(waiting_ids(table)[0]), 'id')}"
+
+
 def describe_statistics(table: Table, found: histogram.Statistics) -> Iterator[str]:
     """Yields lines with the histograms of a table."""
     if table.is_lagging:
@@ -70,17 +100,18 @@ def describe_id(table: Table, key: int) -> Iterator[str]:
     """
     table.require_current()
     row = find_row(table, key)
-    shard = table.last.shard_of(key)
+    shard = "" if table.last.system else f", shard {table.last.shard_of(key)}"
     if row is not None:
-        yield f"{table.name}: id {key}, shard {shard}"
+        yield f"{table.name}: id {key}{shard}"
         for name, value in row.items():
             yield f"  {name:<12}{_numbers(value)}"
         return
     waiting = find_waiting(table, key)
     if waiting is None:
         raise CheckpointError(table.last.path, f"table '{table.name}' has no row of the id {key}")
-    yield f"{table.name}: id {key}, shard {shard}, waits for admission"
-    yield f"  count       {waiting[0]} of {table.last.table['admission']['filter_freq']}"
+    yield f"{table.name}: id {key}{shard}, waits for admission"
+    of = f" of {table.last.table['admission']['filter_freq']}" if not table.last.system else ""
+    yield f"  count       {waiting[0]}{of}"
     yield f"  last_step   {waiting[1]}"
 
 

@@ -133,6 +133,9 @@ class Link:
       rows: The rows of the table, over all shards; in a delta, those after its chain is applied.
       optimizer: The optimizer's state, None before the first step.
       static_keys: The number of keys of a table without hashing.
+      system: The other system that wrote the table, or None. Of such a table, the definition has only the
+        name and the dim, the numbers of steps and uses mean nothing without a clock, and any shard may have
+        any key.
       shards: The shards.
     """
 
@@ -147,6 +150,7 @@ class Link:
         self.uses: int = entry["uses"]
         self.optimizer = _optimizer(entry["optimizer"])
         self.static_keys: int = facts["static_keys"]
+        self.system: str | None = facts["system"]
         name = self.table["name"]
         self.shards = [Shard(table, number, shard, name, one) for shard, one in enumerate(facts["shards"])]
         self.rows = sum(shard.table_rows for shard in self.shards)
@@ -172,13 +176,13 @@ class Link:
 
     def find(self, key: int, name: str = "keys") -> tuple[Shard, int] | None:
         """Returns the shard and position of `key` in the array `name`; None if the key is not in it."""
-        shard = self.shards[self.shard_of(key)]
-        begin = 0
-        for block in shard.arrays[name].blocks(1 << 17) if name in shard.arrays else ():
-            found = np.flatnonzero(block == key)
-            if found.size:
-                return shard, begin + int(found[0])
-            begin += len(block)
+        for shard in self.shards if self.system else [self.shards[self.shard_of(key)]]:
+            begin = 0
+            for block in shard.arrays[name].blocks(1 << 17) if name in shard.arrays else ():
+                found = np.flatnonzero(block == key)
+                if found.size:
+                    return shard, begin + int(found[0])
+                begin += len(block)
         return None
 
 

@@ -41,10 +41,13 @@ def statistics(table: Table) -> Statistics:
     found = Statistics(
         0, np.zeros(shards, int), np.zeros(1 << _LEADING_BITS, int), np.zeros(len(_EXPONENTS) + 2, int), 0
     )
+    if table.last.system:
+        found.of_shard += [shard.rows for shard in table.last.shards]
     for block in row_blocks(table, ("values",)):
         keys = block.keys.view(np.uint64)
         found.rows += len(keys)
-        found.of_shard += np.bincount(table.last.owner(block.keys), minlength=shards)
+        if not table.last.system:
+            found.of_shard += np.bincount(table.last.owner(block.keys), minlength=shards)
         leading = (keys >> np.uint64(64 - _LEADING_BITS)).astype(np.int64)
         found.of_leading_bits += np.bincount(leading, minlength=1 << _LEADING_BITS)
         norms = np.sqrt(np.square(block.columns["values"].astype(np.float64)).sum(axis=1))

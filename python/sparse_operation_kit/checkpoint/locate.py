@@ -27,16 +27,30 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tables of the checkpoint with a prefix, sorted by name."""
+    """The tables of the checkpoint with a prefix, sorted by name.
+
+    Attributes:
+      prefix: The prefix.
+      tables: The tables, of this library and other systems.
+      variables: Variables that can be read as tables.
+    """
 
     prefix: Path
     tables: tuple[TableEntry, ...]
+    variables: tuple[TableEntry, ...] = ()
 
     def select(self, names: list[str] | None) -> tuple[TableEntry, ...]:
         """Returns the named tables, or all for None. Raises CheckpointError if a table does not exist."""
+        if not names and not self.tables:
+            read = "', '".join(entry.name for entry in self.variables)
+            raise CheckpointError(
+                self.prefix,
+                "is a checkpoint of TensorFlow without any embedding table"
+                + (f"; these variables can be read as tables, by name: '{read}'" if read else ""),
+            )
         if not names:
             return self.tables
-        known = {entry.name: entry for entry in self.tables}
+        known = {entry.name: entry for entry in (*self.tables, *self.variables)}
         for name in names:
             if name not in known:
                 raise CheckpointError(
@@ -73,9 +87,14 @@ def _open(given: Path) -> Checkpoint:
             if own_files.facts(given) is not None
             else "there is neither a checkpoint with this prefix nor such a folder",
         )
-    if not saved.tables:
-        raise CheckpointError(prefix, "is a checkpoint of TensorFlow without any embedding table")
-    return Checkpoint(prefix, tuple(TableEntry(name, saved) for name in saved.tables))
+    tables, variables = (
+        tuple(TableEntry(name, saved) for name in names)
+        for names in (sorted([*saved.tables, *saved.foreign]), saved.variables)
+    )
+    checkpoint = Checkpoint(prefix, tables, variables)
+    if not variables:
+        checkpoint.select(None)
+    return checkpoint
 
 
 def _latest(directory: Path) -> Path:

@@ -44,8 +44,8 @@ class SavedCheckpoint:
       prefix: Its prefix.
       tables: The names of its tables, in order.
       facts: The facts about it, None if it has no tables.
-      foreign: The systems that wrote other tables, by the tables' names, in order. Ordinary variables, which
-        can be read as tables too, are not among them.
+      foreign: The names of the tables that other systems wrote, in order.
+      variables: The names of ordinary variables that can be read as tables, in order.
     """
 
     def __init__(self, prefix: str, handle: ctypes.c_void_p) -> None:
@@ -59,7 +59,9 @@ class SavedCheckpoint:
             Facts(facts["id"], facts["parts"], tuple(facts["chains"]), facts["counted_by"]) if facts else None
         )
 
-        self.foreign: dict[str, str] = {one["name"]: one["system"] for one in description["foreign"]}
+        foreign = {one["name"]: one["system"] != "tf.Variable" for one in description["foreign"]}
+        self.foreign = [name for name, is_table in foreign.items() if is_table]
+        self.variables = [name for name, is_table in foreign.items() if not is_table]
 
     def __del__(self) -> None:
         """Closes the files."""

@@ -11,6 +11,9 @@ from sparse_operation_kit.checkpoint.format import COLUMNS, WAITING, Link, Shard
 
 # Approximate size of a block of rows in memory.
 _TARGET_BYTES = 4 << 20
+# The beginnings of the names of another system's slots, and of their keys: cc/checkpoint/foreign_slots.h.
+_SLOT = "saved-slot-"
+_SLOT_KEYS = "saved-slot-keys-"
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class RowBlock:
 def columns_of(table: Table) -> list[str]:
     """Returns the names of all arrays with one entry per row, except the keys."""
     slots = table.last.optimizer.slots if table.last.optimizer else ()
-    per_row = [name for name in table.last.shards[0].arrays if name in COLUMNS]
+    # Parts of other systems may have different ones.
+    per_row = [name for name in COLUMNS if all(name in shard.arrays for shard in table.last.shards)]
     return ["values", *(f"slot-{slot.name}" for slot in slots), *per_row]
 
 
@@ -81,10 +85,29 @@ def find_row(table: Table, key: int) -> dict[str, np.ndarray] | None:
         found = link.find(key)
         if found is not None:
             shard, row = found
-            return {name: shard.arrays[name].read(row, row + 1)[0] for name in columns_of(table)}
+            columns = {name: shard.arrays[name].read(row, row + 1)[0] for name in columns_of(table)}
+            return {**columns, **{slot: _slot(link, slot, shard, row, key) for slot in foreign_slots(table)}}
         if link.find(key, "deleted") is not None:
             return None
     return None
+
+
+def foreign_slots(table: Table) -> list[str]:
+    """Returns the names of the slots that another system saved with a table."""
+    arrays = table.last.shards[0].arrays
+    return [
+        name[len(_SLOT) :] for name in arrays if name.startswith(_SLOT) and not name.startswith(_SLOT_KEYS)
+    ]
+
+
+def _slot(link: Link, slot: str, shard: Shard, row: int, key: int) -> np.ndarray:
+    """Returns a row's slot of such a table; an empty one if it has none."""
+    if _SLOT_KEYS + slot in shard.arrays:
+        found = link.find(key, _SLOT_KEYS + slot)
+        if found is None:
+            return np.zeros([0], np.float32)
+        shard, row = found
+    return shard.arrays[_SLOT + slot].read(row, row + 1)[0]
 
 
 def find_waiting(table: Table, key: int) -> tuple[int, int] | None:

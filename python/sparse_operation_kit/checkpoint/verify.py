@@ -60,13 +60,17 @@ def _sum_problems(table: Table) -> Iterator[str]:
 
 
 def _link_problems(link: Link) -> Iterator[str]:
+    any_damaged = False
     for shard in link.shards:
         damaged = list(_damaged_arrays(shard))
+        any_damaged |= bool(damaged)
         yield from damaged
-        if not damaged:
+        if not damaged and not link.system:
             yield from _key_problems(link, shard)
             yield from _column_problems(link, shard)
             yield from _bloom_problems(link, shard)
+    if link.system and not any_damaged:
+        yield from _foreign_problems(link)
 
 
 def _damaged_arrays(shard: Shard) -> Iterator[str]:
@@ -76,6 +80,19 @@ def _damaged_arrays(shard: Shard) -> Iterator[str]:
                 pass
         except CheckpointError as error:
             yield str(error)
+
+
+def _foreign_problems(link: Link) -> Iterator[str]:
+    """Yields the problem that a key occurs twice in the parts of another system's table."""
+    arrays = [
+        shard.arrays[name]
+        for shard in link.shards
+        for name in ("keys", "waiting_keys")
+        if name in shard.arrays
+    ]
+    twice = _duplicate(arrays)
+    if twice is not None:
+        yield f"{link.path}: key {twice} occurs twice"
 
 
 def _key_problems(link: Link, shard: Shard) -> Iterator[str]:
