@@ -90,6 +90,9 @@ class SlotTableReader {
   // Fills the slot of the wanted rows of a piece.
   Status Read(const PieceOfKeys& piece, Span<float* const> records) {
     if (!by_key_) SOK_RETURN_IF_ERROR(CompareKeys(piece.all));
+    if (!by_key_ && records.size() == static_cast<int64_t>(piece.all.size())) {
+      return values_->ReadIntoEach(records, first_, slot_.width);
+    }
     int64_t next = 0;
     for (size_t i = 0; i < piece.all.size(); ++i) {
       float* const to = piece.wanted[i] ? records[next++] + first_ : nullptr;
@@ -526,7 +529,13 @@ KeyFilter::KeyFilter(const TableOptions& options, const ShardSource& source)
     : options_(options),
       source_(source),
       owners_(options.placement.owners(options.ranks)),
-      saved_owners_(source.manifest.table.options.placement.owners(source.manifest.table.options.ranks)) {}
+      saved_owners_(source.manifest.table.options.placement.owners(source.manifest.table.options.ranks)),
+      least_(options.key_dtype == "int64"   ? INT64_MIN
+             : options.key_dtype == "int32" ? INT32_MIN
+                                            : 0),
+      most_(options.key_dtype == "int64"   ? INT64_MAX
+            : options.key_dtype == "int32" ? INT32_MAX
+                                           : int64_t{UINT32_MAX}) {}
 
 Status KeyFilter::Check(int64_t key, const std::string& path) const {
   if (source_.manifest.is_foreign()) return CheckForeign(key, path);
@@ -544,12 +553,9 @@ Status KeyFilter::Check(int64_t key, const std::string& path) const {
 }
 
 Status KeyFilter::CheckForeign(int64_t key, const std::string& path) const {
-  const std::string& dtype = options_.key_dtype;
-  const bool fits = dtype == "int64" || (dtype == "int32" && key == static_cast<int32_t>(key)) ||
-                    (dtype == "uint32" && key == static_cast<int64_t>(static_cast<uint32_t>(key)));
-  if (!fits) {
-    return InvalidArgument("Embedding variable '", options_.name, "' has keys of ", dtype, ", but '", path,
-                           "' has the key ", key);
+  if (key < least_ || key > most_) {
+    return InvalidArgument("Embedding variable '", options_.name, "' has keys of ", options_.key_dtype,
+                           ", but '", path, "' has the key ", key);
   }
   return options_.use_hashtable ? OkStatus() : CheckStatic(key, path);
 }
@@ -563,18 +569,20 @@ Status KeyFilter::CheckStatic(int64_t key, const std::string& path) const {
   return OkStatus();
 }
 
-Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
-                       FunctionRef<Status(Span<const int64_t> keys)> visit) {
+namespace {
+
+// ForEachKeyPiece, without checks if `checker` is null.
+Status VisitKeys(const ShardSource& source, const std::string& array, const KeyFilter& filter,
+                 KeyChecker* checker, FunctionRef<Status(Span<const int64_t> keys)> visit) {
   auto reader = source.Open(array);
   SOK_RETURN_IF_ERROR(reader.status());
   const int64_t rows = source.Find(array)->array.type.shape[0];
   std::vector<int64_t> keys;
-  KeyChecker checker;
   for (int64_t first = 0; first < rows; first += kPieceItems) {
     keys.resize(static_cast<size_t>(std::min(kPieceItems, rows - first)));
     SOK_RETURN_IF_ERROR(
         reader.value()->Read(keys.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
-    SOK_RETURN_IF_ERROR(checker.Check(filter, keys, reader.value()->path()));
+    if (checker != nullptr) SOK_RETURN_IF_ERROR(checker->Check(filter, keys, reader.value()->path()));
     keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int64_t key) { return !filter.Wants(key); }),
                keys.end());
     SOK_RETURN_IF_ERROR(visit(keys));
@@ -582,16 +590,24 @@ Status ForEachKeyPiece(const ShardSource& source, const std::string& array, cons
   return OkStatus();
 }
 
+}  // namespace
+
+Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
+                       FunctionRef<Status(Span<const int64_t> keys)> visit) {
+  KeyChecker checker;
+  return VisitKeys(source, array, filter, &checker, visit);
+}
+
 namespace {
 
-// Calls visit(array, keys) as ForEachKeyPiece does, for all arrays of keys of the shards.
+// Calls visit(array, keys) on the selected keys of all shards, with rows and waiting.
 Status ForEachKey(Span<const ShardSource> sources, const TableOptions& options,
                   FunctionRef<void(const PlacedArray& array, Span<const int64_t> keys)> visit) {
   for (const ShardSource& source : sources) {
     const KeyFilter filter(options, source);
     for (const char* name : {"keys", "waiting_keys"}) {
       if (source.Find(name) == nullptr) continue;
-      SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, name, filter, [&](Span<const int64_t> keys) {
+      SOK_RETURN_IF_ERROR(VisitKeys(source, name, filter, nullptr, [&](Span<const int64_t> keys) {
         visit(*source.Find(name), keys);
         return OkStatus();
       }));
@@ -627,7 +643,8 @@ Status CheckDistinct(Span<const ShardSource> sources, const TableOptions& option
     chosen.clear();
     SOK_RETURN_IF_ERROR(ForEachKey(sources, options, [&](const PlacedArray&, Span<const int64_t> keys) {
       for (const int64_t key : keys) {
-        if ((static_cast<uint64_t>(key) * 0x9E3779B97F4A7C15u >> 32) % passes == pass) chosen.push_back(key);
+        const uint64_t mixed = static_cast<uint64_t>(key) * 0x9E3779B97F4A7C15u >> 32;
+        if (mixed * passes >> 32 == pass) chosen.push_back(key);
       }
     }));
     std::sort(chosen.begin(), chosen.end());

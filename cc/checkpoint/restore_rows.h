@@ -54,6 +54,8 @@ class KeyFilter {
   const ShardSource& source_;
   const KeyOwners owners_;
   const KeyOwners saved_owners_;
+  const int64_t least_;  // of the keys of the table's dtype
+  const int64_t most_;
 };
 
 // Calls visit(keys) on the selected keys of an int64 array, which the shard must have, piece by piece, after
