@@ -280,7 +280,7 @@ Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& a
     FillBlock(array, begin, bytes, block);
     return OkStatus();
   }
-  if (!array.whole_crc32c.has_value()) {
+  if (!array.array.crc32c.empty()) {
     SOK_RETURN_IF_ERROR(file->ReadAt(array.offset + begin, block, bytes));
     if (Crc32c(block, bytes) == array.array.crc32c[static_cast<size_t>(number)]) return OkStatus();
   } else {
@@ -292,7 +292,7 @@ Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& a
     if (crc32c != nullptr) *crc32c = CombineCrc32c(*crc32c, Crc32c(to, stored), stored);
     if (array.stored_as == "<i4") Widen<int32_t>(block, bytes);
     if (array.stored_as == "<u4") Widen<uint32_t>(block, bytes);
-    if (crc32c == nullptr || !is_last || *crc32c == *array.whole_crc32c) return OkStatus();
+    if (crc32c == nullptr || !is_last || *crc32c == array.whole_crc32c.value_or(*crc32c)) return OkStatus();
     begin = 0;
     bytes = array.stored_bytes();
   }

@@ -135,8 +135,8 @@ struct PlacedArray {
   std::optional<float> fill = {};
   std::optional<int64_t> first = {};
   int64_t increase = 1;
-  // How tensors of other systems differ: one checksum of all bytes instead of one for each block; the type of
-  // integers that the array has as int64, of four bytes.
+  // How arrays of other systems differ: one checksum of all bytes or none instead of one for each block; the
+  // type of integers that the array has as int64, of four bytes.
   std::optional<uint32_t> whole_crc32c = {};
   std::string stored_as = {};
 

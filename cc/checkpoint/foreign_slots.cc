@@ -103,7 +103,8 @@ StatusOr<int64_t> StepsIn(SavedCheckpoint& checkpoint, const TrainedBy& trained,
 
 // The name of a slot that the shard has, the i-th of `known`; empty if it has none.
 std::string SlotIn(const SavedShard& shard, const KnownSlots& known, int slot) {
-  for (const std::string& name : {Numbered(known, slot), Named(known, slot)}) {
+  const std::string by_our_name = StrCat(known.optimizer, "/", known.ours[slot]);
+  for (const std::string& name : {Numbered(known, slot), Named(known, slot), by_our_name}) {
     if (shard.arrays.count(ForeignSlot(name)) != 0) return name;
   }
   return "";

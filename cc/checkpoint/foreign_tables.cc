@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cc/checkpoint/foreign_slots.h"
+#include "cc/checkpoint/sok2_folder.h"
 
 namespace sok {
 namespace {
@@ -37,6 +38,7 @@ class Reader {
     int64_t rows = 0;
   };
   Status ReadVariable();
+  Status ReadSok2();
   Status AddSlot(const std::string& slot, const std::vector<RowSlice>& slices);
   StatusOr<std::vector<RowSlice>> SlicesOf(const std::string& tensor, const TensorPlace& place) const;
   Status PlaceRows(const std::string& tensor, const RowSlice& slice, const std::string& array,
@@ -98,9 +100,13 @@ std::vector<std::string> ShardsOf(const SavedCheckpoint& checkpoint, const std::
 }
 
 StatusOr<Manifest> Reader::Read() {
-  SOK_RETURN_IF_ERROR(ReadDeepRec());
-  SOK_RETURN_IF_ERROR(ReadRecommendersAddons());
-  if (!manifest_.is_foreign()) SOK_RETURN_IF_ERROR(ReadVariable());
+  if (checkpoint_.is_sok2()) {
+    SOK_RETURN_IF_ERROR(ReadSok2());
+  } else {
+    SOK_RETURN_IF_ERROR(ReadDeepRec());
+    SOK_RETURN_IF_ERROR(ReadRecommendersAddons());
+    if (!manifest_.is_foreign()) SOK_RETURN_IF_ERROR(ReadVariable());
+  }
   if (!manifest_.is_foreign()) return NotFound("'", checkpoint_.index_path(), "' has no table '", name_, "'");
   manifest_.table.options.name = name_;
   manifest_.table.options.ranks = static_cast<int>(manifest_.shards.size());
@@ -267,6 +273,30 @@ StatusOr<std::vector<Reader::RowSlice>> Reader::SlicesOf(const std::string& tens
   return slices;
 }
 
+Status Reader::ReadSok2() {
+  const std::string table = Sok2Name(name_);
+  if (!checkpoint_.Has(table + "-key")) return OkStatus();
+  manifest_.system = kSok2;
+  SavedShard shard;
+  SOK_RETURN_IF_ERROR(PlaceKeys(table + "-key", "keys", &shard));
+  shard.rows = shard.table_rows = shard.arrays["keys"].array.type.shape[0];
+  SOK_RETURN_IF_ERROR(PlaceMatrix(table + "-weight", shard.rows, "values", &shard));
+  manifest_.table.options.dim = shard.arrays["values"].array.type.shape[1];
+  const std::string begin = table + "-";
+  const auto& entries = checkpoint_.index().entries;
+  for (auto entry = entries.lower_bound(begin);
+       entry != entries.end() && entry->first.compare(0, begin.size(), begin) == 0; ++entry) {
+    // "items-Adam-m" is the slot "Adam/m".
+    std::string slot = entry->first.substr(begin.size());
+    const size_t dash = slot.find('-');
+    if (dash == std::string::npos) continue;
+    slot[dash] = '/';
+    SOK_RETURN_IF_ERROR(PlaceMatrix(entry->first, shard.rows, ForeignSlot(slot), &shard));
+  }
+  manifest_.shards.push_back(std::move(shard));
+  return OkStatus();
+}
+
 Status Reader::ReadClock() {
   constexpr char kGlobalStep[] = "global_step";
   const auto place = checkpoint_.Find(kGlobalStep);
@@ -378,7 +408,7 @@ Status Reader::Place(const std::string& tensor, const std::string& dtype, std::v
   placed.name = tensor;
   placed.shard = place.value().shard;
   placed.offset = place.value().offset;
-  placed.whole_crc32c = place.value().crc32c;
+  if (!checkpoint_.is_sok2()) placed.whole_crc32c = place.value().crc32c;
   shard->arrays[array] = std::move(placed);
   return OkStatus();
 }
@@ -401,14 +431,12 @@ Status Reader::PlaceKeys(const std::string& tensor, const std::string& array, Sa
   if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
   SOK_RETURN_IF_ERROR(place.status());
   const std::string& dtype = place.value().dtype;
-  const bool narrow = dtype == "<i4";
+  const bool is_other = dtype == "<i4" || dtype == "<u4" || dtype == "<u8";
   const int64_t keys = place.value().shape.size() == 1 ? place.value().shape[0] : 0;
-  SOK_RETURN_IF_ERROR(Place(tensor, narrow ? "<i4" : "<i8", {keys}, array, shard));
-  if (narrow) {
-    PlacedArray& placed = shard->arrays[array];
-    placed.array.type.dtype = "<i8";
-    placed.stored_as = "<i4";
-  }
+  SOK_RETURN_IF_ERROR(Place(tensor, is_other ? dtype : "<i8", {keys}, array, shard));
+  PlacedArray& placed = shard->arrays[array];
+  placed.array.type.dtype = "<i8";
+  if (dtype == "<i4" || dtype == "<u4") placed.stored_as = dtype;
   return OkStatus();
 }
 
@@ -479,6 +507,10 @@ bool IsVariable(const SavedCheckpoint& checkpoint, const std::string& tensor) {
 std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint) {
   std::map<std::string, const char*> tables;
   for (const auto& entry : checkpoint.index().entries) {
+    if (checkpoint.is_sok2()) {
+      if (EndsWith(entry.first, "-key")) tables[entry.first.substr(0, entry.first.size() - 4)] = kSok2;
+      continue;
+    }
     const std::optional<Part> part = PartOf(checkpoint, entry.first);
     if (part.has_value()) tables[part->table] = part->system;
     if (IsVariable(checkpoint, entry.first)) tables[entry.first] = kVariable;

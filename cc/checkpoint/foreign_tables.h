@@ -14,6 +14,7 @@ namespace sok {
 // Values of Manifest::system.
 constexpr char kDeepRec[] = "DeepRec";
 constexpr char kRecommendersAddons[] = "recommenders-addons";
+constexpr char kSok2[] = "SOK 2";
 constexpr char kVariable[] = "tf.Variable";
 
 // The table `name` in the form of another system: each of its parts is a shard. NotFound if there is none;

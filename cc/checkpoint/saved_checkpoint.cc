@@ -8,6 +8,7 @@
 #include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/json_reader.h"
+#include "cc/checkpoint/sok2_folder.h"
 
 namespace sok {
 namespace {
@@ -49,12 +50,19 @@ std::string RetiredIndexPath(const std::string& prefix) { return prefix + ".sok-
 StatusOr<std::shared_ptr<SavedCheckpoint>> SavedCheckpoint::Open(Files& files, const std::string& prefix,
                                                                  bool retired) {
   SOK_RETURN_IF_ERROR(CheckPath(prefix));
+  if (IsSok2Description(prefix)) {
+    auto folder = ReadSok2Folder(files, prefix);
+    SOK_RETURN_IF_ERROR(folder.status());
+    return std::shared_ptr<SavedCheckpoint>(new SavedCheckpoint(
+        files, prefix, prefix, std::move(folder.value().index), std::move(folder.value().files)));
+  }
   const std::string path = retired ? RetiredIndexPath(prefix) : IndexPath(prefix);
   std::string bytes;
   SOK_RETURN_IF_ERROR(ReadWholeFile(files, path, kMaxIndexBytes, &bytes));
   auto index = ParseTensorIndex(bytes, path);
   SOK_RETURN_IF_ERROR(index.status());
-  return std::shared_ptr<SavedCheckpoint>(new SavedCheckpoint(files, prefix, path, std::move(index.value())));
+  return std::shared_ptr<SavedCheckpoint>(
+      new SavedCheckpoint(files, prefix, path, std::move(index.value()), {}));
 }
 
 StatusOr<TensorPlace> SavedCheckpoint::Find(const std::string& name) const {

@@ -38,11 +38,13 @@ bool IsOfTables(const std::string& entry, const std::vector<std::string>& tables
 // Where the index of a checkpoint lies that TensorFlow has removed or replaced, but on which others build.
 std::string RetiredIndexPath(const std::string& prefix);
 
-// One checkpoint of TensorFlow, with or without tables, of which the index has been read. Thread-safe.
+// One checkpoint of TensorFlow, with or without tables, of which the index has been read. Or a folder of SOK
+// 2.x: see sok2_folder.h. Thread-safe.
 class SavedCheckpoint {
  public:
   // The checkpoint with this prefix, or if `retired` the one that it was before TensorFlow removed or
-  // replaced it: see RetiredIndexPath. NotFound if there is none; DataLoss if its index is damaged.
+  // replaced it: see RetiredIndexPath. NotFound if there is none; DataLoss if its index is damaged. A prefix
+  // for which IsSok2Description holds is that of a folder of SOK 2.x.
   static StatusOr<std::shared_ptr<SavedCheckpoint>> Open(Files& files, const std::string& prefix,
                                                          bool retired = false);
 
@@ -55,7 +57,11 @@ class SavedCheckpoint {
   StatusOr<TensorPlace> Find(const std::string& name) const;
   // A data file, which stays open.
   StatusOr<std::shared_ptr<FileReader>> Data(int shard);
-  std::string DataFile(int shard) const { return DataPath(prefix_, shard, index_.shards); }
+  std::string DataFile(int shard) const {
+    return is_sok2() ? files_of_sok2_[static_cast<size_t>(shard)] : DataPath(prefix_, shard, index_.shards);
+  }
+  // Whether it is a folder of SOK 2.x, whose tensors have no checksums.
+  bool is_sok2() const { return !files_of_sok2_.empty(); }
   // A scalar string of at most `limit` bytes. DataLoss if it is damaged, or not one.
   StatusOr<std::string> ReadString(const std::string& name, int64_t limit = kMaxEntryBytes);
   // The bytes of a tensor of numbers. DataLoss if it is damaged, or of another type.
@@ -72,8 +78,13 @@ class SavedCheckpoint {
   StatusOr<Manifest> ReadTable(const std::string& name);
 
  private:
-  SavedCheckpoint(Files& files, std::string prefix, std::string path, TensorIndex index)
-      : files_(files), prefix_(std::move(prefix)), path_(std::move(path)), index_(std::move(index)) {}
+  SavedCheckpoint(Files& files, std::string prefix, std::string path, TensorIndex index,
+                  std::vector<std::string> files_of_sok2)
+      : files_(files),
+        prefix_(std::move(prefix)),
+        path_(std::move(path)),
+        index_(std::move(index)),
+        files_of_sok2_(std::move(files_of_sok2)) {}
   // The bytes of a tensor, with a checksum that is not verified.
   StatusOr<std::string> ReadBytes(const std::string& name, const TensorPlace& place);
   Status PlaceArrays(const std::string& table, Manifest* manifest) const;
@@ -82,6 +93,7 @@ class SavedCheckpoint {
   const std::string prefix_;
   const std::string path_;  // of the index
   const TensorIndex index_;
+  const std::vector<std::string> files_of_sok2_;
   Mutex mutex_;
   std::map<int, std::shared_ptr<FileReader>> data_ SOK_GUARDED_BY(mutex_);
 };

@@ -143,7 +143,7 @@ Status ChainRestore::CheckFits() const {
 Status ChainRestore::CheckForeignFits() const {
   if (options_.use_hashtable) return OkStatus();
   const int64_t keys = options_.placement.StaticKeys(options_.ranks, options_.capacity);
-  if (last().system == kVariable && last().rows() == keys) return OkStatus();
+  if (last().rows() == keys) return OkStatus();
   return InvalidArgument("Embedding variable '", options_.name, "' has no hash table, and the keys [0, ",
                          keys, "), but the checkpoint '", last_path(), "' has ", last().rows(),
                          " rows of a table of ", last().system);
@@ -238,7 +238,7 @@ Status ChainRestore::CheckAll() {
 }
 
 Status ChainRestore::CheckDistinctKeys() const {
-  if (!options_.use_hashtable || last().system == kVariable) return OkStatus();
+  if (last().system == kVariable) return OkStatus();
   std::vector<ShardSource> sources;
   for (const int shard : Shards()) sources.push_back(SourceOf(chain_.back(), shard));
   return CheckDistinct(sources, options_);
@@ -354,9 +354,11 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
     what.contents = RowContents::kWeightsCaughtUp;
     what.catch_up = catch_up.get();
   }
-  // A number of rows does not tell of keys that have a row and wait.
-  const bool has_waiting = last().shards.front().arrays.count("waiting_keys") != 0;
-  if (last().is_foreign() && has_waiting && !checked_) SOK_RETURN_IF_ERROR(CheckDistinctKeys());
+  // A number of rows does not tell of keys that have a row and wait, or of those without hashing.
+  const bool waits = last().shards.front().arrays.count("waiting_keys") != 0;
+  if (last().is_foreign() && (waits || !options_.use_hashtable) && !checked_) {
+    SOK_RETURN_IF_ERROR(CheckDistinctKeys());
+  }
   int64_t rows = 0;
   for (const ChainedTable& checkpoint : to_read()) {
     what.maps_weights = maps_weights() && &checkpoint == chain_.data();

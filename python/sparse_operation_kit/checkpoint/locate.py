@@ -64,7 +64,7 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
 
     Args:
       path: A prefix of `tf.compat.v1.train.Saver`, its `.index` file, or a directory with checkpoints, of
-        which the latest is used.
+        which the latest is used; or a directory of SOK 2.x.
 
     Raises:
       CheckpointError: There is no checkpoint at `path`, or it cannot be read.
@@ -78,7 +78,11 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
 
 def _open(given: Path) -> Checkpoint:
     is_folder = own_files.is_folder(given)
-    prefix = _latest(given) if is_folder else given.with_name(removesuffix(given.name, ".index"))
+    sok2 = given / "meta_info"
+    if is_folder:
+        prefix = sok2 if own_files.facts(sok2) is not None else _latest(given)
+    else:
+        prefix = given.with_name(removesuffix(given.name, ".index"))
     saved = reader.open_saved(prefix)
     if saved is None:
         raise CheckpointError(
