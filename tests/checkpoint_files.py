@@ -256,7 +256,8 @@ class History:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return ("frequency",) if self._admission else ()
+        evicts_by_step = (self.table["eviction"] or {}).get("kind") == "global_step"
+        return ("frequency",) * bool(self._admission) + ("last_step",) * evicts_by_step
 
     @property
     def _in_blocks(self) -> bool:

@@ -99,11 +99,23 @@ std::unique_ptr<ArrayWriter> PartWriter::NewArray(const std::string& name, const
 }
 
 Status PartWriter::AddString(const std::string& name, std::string_view text) {
-  const std::string bytes = EncodeStringTensor(text);
   TensorPlace place;
   place.dtype = kStringDtype;
-  place.bytes = static_cast<int64_t>(bytes.size());
   place.crc32c = StringTensorCrc32c(text);
+  return AddSmall(name, place, EncodeStringTensor(text));
+}
+
+Status PartWriter::AddNumbers(const std::string& name, const std::string& dtype,
+                              const std::vector<int64_t>& shape, std::string_view bytes) {
+  TensorPlace place;
+  place.dtype = dtype;
+  place.shape = shape;
+  place.crc32c = Crc32c(bytes);
+  return AddSmall(name, place, bytes);
+}
+
+Status PartWriter::AddSmall(const std::string& name, TensorPlace place, std::string_view bytes) {
+  place.bytes = static_cast<int64_t>(bytes.size());
   const char* next = bytes.data();
   for (const Span<char> piece : ReserveInWindows(place.bytes, 1, &place.offset)) {
     std::memcpy(piece.data(), next, static_cast<size_t>(piece.size()));

@@ -50,6 +50,9 @@ class PartWriter {
   std::unique_ptr<ArrayWriter> NewArray(const std::string& name, const ArrayType& type);
   // A scalar string tensor.
   Status AddString(const std::string& name, std::string_view text);
+  // A small tensor of numbers, of any shape.
+  Status AddNumbers(const std::string& name, const std::string& dtype, const std::vector<int64_t>& shape,
+                    std::string_view bytes);
   // Copies a tensor of another checkpoint, whose entry there is `entry` and stands for `place`.
   Status CopyTensor(const std::string& name, std::string_view entry, const TensorPlace& place,
                     FileReader* from);
@@ -77,6 +80,8 @@ class PartWriter {
   void BeginWindow(int64_t begin);
   // Notes that all windows are complete, except the last, if no small array is unfinished.
   void NoteComplete();
+  // Adds a tensor with these bytes, of which `place` has the rest.
+  Status AddSmall(const std::string& name, TensorPlace place, std::string_view bytes);
   // FailedPrecondition if there is a tensor with this name.
   Status Add(const std::string& name, std::string entry);
 

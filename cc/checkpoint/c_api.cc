@@ -13,12 +13,14 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/base/thread_annotations.h"
+#include "cc/checkpoint/array_file.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/checkpoint/saved_checkpoint.h"
+#include "cc/checkpoint/written_tables.h"
 #include "cc/initializers/initializer.h"
 
 using Json = nlohmann::ordered_json;
@@ -32,6 +34,14 @@ struct sok_table {
   sok::Mutex mutex;
   // The arrays with one checksum of all bytes that were verified.
   std::set<const sok::PlacedArray*> verified SOK_GUARDED_BY(mutex);
+};
+struct sok_bundle {
+  struct Array {
+    std::unique_ptr<sok::ArrayWriter> writer;
+    int64_t left = 0;  // bytes that it lacks
+  };
+  std::unique_ptr<sok::PartWriter> writer;
+  std::vector<Array> arrays;
 };
 
 namespace sok {
@@ -144,6 +154,17 @@ Status ReadBytes(sok_table* table, SavedCheckpoint& checkpoint, const PlacedArra
     std::memcpy(data + (from - first), block.data() + (from - at), static_cast<size_t>(to - from));
   }
   return OkStatus();
+}
+
+// Writes the next bytes of an array. With its last ones it is finished, so that it takes no more memory.
+Status WriteNext(sok_bundle* bundle, sok_bundle::Array* array, const void* data, int64_t bytes) {
+  if (bytes > array->left) return Internal("an array of the checkpoint got more bytes than it has");
+  SOK_RETURN_IF_ERROR(array->writer->Write(data, bytes));
+  array->left -= bytes;
+  if (array->left > 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(array->writer->Finish());
+  array->writer = nullptr;
+  return bundle->writer->WriteComplete();
 }
 
 }  // namespace
@@ -269,6 +290,67 @@ char* sok_remove_retired(const char* prefix) {
 
 char* sok_keep_checkpoint(const char* prefix) {
   return sok::Run([&] { return sok::KeepCheckpoint(sok::PosixFiles(), prefix); });
+}
+
+int sok_checkpoint_has_tensor(sok_checkpoint* checkpoint, const char* name) {
+  return checkpoint->checkpoint->Has(name) ? 1 : 0;
+}
+
+char* sok_bundle_create(const char* prefix, sok_bundle** bundle) {
+  *bundle = nullptr;
+  return sok::Run([&]() -> sok::Status {
+    auto writer = sok::PartWriter::Create(sok::PosixFiles(), prefix);
+    SOK_RETURN_IF_ERROR(writer.status());
+    *bundle = new sok_bundle{std::move(writer.value()), {}};
+    return sok::OkStatus();
+  });
+}
+
+void sok_bundle_close(sok_bundle* bundle) { delete bundle; }
+
+char* sok_bundle_add(sok_bundle* bundle, const char* name, const char* dtype, const int64_t* shape, int dims,
+                     const void* data, int64_t bytes) {
+  return sok::Run([&] {
+    const std::string_view numbers(static_cast<const char*>(data), static_cast<size_t>(bytes));
+    return bundle->writer->AddNumbers(name, dtype, {shape, shape + dims}, numbers);
+  });
+}
+
+char* sok_bundle_new_array(sok_bundle* bundle, const char* name, const char* dtype, const int64_t* shape,
+                           int dims, int* array) {
+  return sok::Run([&]() -> sok::Status {
+    const sok::ArrayType type{dtype, {shape, shape + dims}};
+    const int64_t bytes = sok::DataBytes(type);
+    if (bytes < 0) return sok::InvalidArgument("'", name, "' cannot be a tensor of ", sok::Describe(type));
+    bundle->arrays.push_back({bundle->writer->NewArray(name, type), bytes});
+    *array = static_cast<int>(bundle->arrays.size()) - 1;
+    return bytes > 0 ? sok::OkStatus() : sok::WriteNext(bundle, &bundle->arrays.back(), nullptr, 0);
+  });
+}
+
+char* sok_bundle_write(sok_bundle* bundle, int array, const void* data, int64_t bytes) {
+  return sok::Run([&]() -> sok::Status {
+    return bytes > 0 ? sok::WriteNext(bundle, &bundle->arrays[static_cast<size_t>(array)], data, bytes)
+                     : sok::OkStatus();
+  });
+}
+
+char* sok_bundle_copy(sok_bundle* bundle, sok_checkpoint* checkpoint) {
+  return sok::Run([&]() -> sok::Status {
+    const auto tables = checkpoint->checkpoint->Tables();
+    SOK_RETURN_IF_ERROR(tables.status());
+    const std::vector<std::string> others = sok::OtherEntries(*checkpoint->checkpoint, tables.value());
+    return sok::CopyEntries(*checkpoint->checkpoint, others, bundle->writer.get());
+  });
+}
+
+char* sok_bundle_finish(sok_bundle* bundle) {
+  return sok::Run([&]() -> sok::Status {
+    for (const sok_bundle::Array& array : bundle->arrays) {
+      if (array.left > 0) return sok::Internal("an array of the checkpoint lacks ", array.left, " bytes");
+    }
+    return bundle->writer->Finish();
+  });
 }
 
 }  // extern "C"

@@ -67,6 +67,30 @@ SOK_EXPORT char* sok_remove_checkpoint(const char* prefix, int needed);
 // From now on no Saver's max_to_keep counts the checkpoint, whose lock the caller holds.
 SOK_EXPORT char* sok_keep_checkpoint(const char* prefix);
 
+// Whether a checkpoint has a tensor of this name.
+SOK_EXPORT int sok_checkpoint_has_tensor(sok_checkpoint* checkpoint, const char* name);
+
+typedef struct sok_bundle sok_bundle;
+
+// Begins a checkpoint without tables of this library: a tensor bundle of TensorFlow, with one data file. It
+// is there when sok_bundle_finish has returned. Not thread-safe.
+SOK_EXPORT char* sok_bundle_create(const char* prefix, sok_bundle** bundle);
+SOK_EXPORT void sok_bundle_close(sok_bundle* bundle);
+
+// Adds a small tensor of numbers; `dtype` as in NumPy.
+SOK_EXPORT char* sok_bundle_add(sok_bundle* bundle, const char* name, const char* dtype, const int64_t* shape,
+                                int dims, const void* data, int64_t bytes);
+// Begins a large tensor of one or two dimensions. Several can be written at the same time; *array is its
+// number.
+SOK_EXPORT char* sok_bundle_new_array(sok_bundle* bundle, const char* name, const char* dtype,
+                                      const int64_t* shape, int dims, int* array);
+// Writes the next bytes of it. With the last ones it is finished.
+SOK_EXPORT char* sok_bundle_write(sok_bundle* bundle, int array, const void* data, int64_t bytes);
+// Copies all tensors of a checkpoint that are not of tables.
+SOK_EXPORT char* sok_bundle_copy(sok_bundle* bundle, sok_checkpoint* checkpoint);
+// Writes the index. All arrays must have all their bytes.
+SOK_EXPORT char* sok_bundle_finish(sok_bundle* bundle);
+
 #ifdef __cplusplus
 }
 #endif

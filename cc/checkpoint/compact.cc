@@ -78,22 +78,13 @@ class Compaction {
 
   // Copies all other tensors, if there are any.
   Status CopyOthers(bool* any) {
-    std::unique_ptr<PartWriter> writer;
-    for (const auto& [name, entry] : from_.index().entries) {
-      if (IsOfTables(name, tables_)) continue;
-      if (writer == nullptr) {
-        auto made = PartWriter::Create(*request_.files, PrefixOfOthers(request_));
-        SOK_RETURN_IF_ERROR(made.status());
-        writer = std::move(made.value());
-      }
-      const auto place = from_.Find(name);
-      SOK_RETURN_IF_ERROR(place.status());
-      const auto data = from_.Data(place.value().shard);
-      SOK_RETURN_IF_ERROR(data.status());
-      SOK_RETURN_IF_ERROR(writer->CopyTensor(name, entry, place.value(), data.value().get()));
-    }
-    *any = writer != nullptr;
-    return *any ? writer->Finish() : OkStatus();
+    const std::vector<std::string> others = OtherEntries(from_, tables_);
+    *any = !others.empty();
+    if (!*any) return OkStatus();
+    auto writer = PartWriter::Create(*request_.files, PrefixOfOthers(request_));
+    SOK_RETURN_IF_ERROR(writer.status());
+    SOK_RETURN_IF_ERROR(CopyEntries(from_, others, writer.value().get()));
+    return writer.value()->Finish();
   }
 
   const EngineContext& context_;

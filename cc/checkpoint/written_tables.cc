@@ -48,6 +48,26 @@ Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& desc
   return part->AddString(name, EncodeTable(manifest));
 }
 
+std::vector<std::string> OtherEntries(const SavedCheckpoint& from, const std::vector<std::string>& tables) {
+  std::vector<std::string> others;
+  for (const auto& [name, entry] : from.index().entries) {
+    if (!IsOfTables(name, tables)) others.push_back(name);
+  }
+  return others;
+}
+
+Status CopyEntries(SavedCheckpoint& from, const std::vector<std::string>& entries, PartWriter* part) {
+  for (const std::string& name : entries) {
+    const auto place = from.Find(name);
+    SOK_RETURN_IF_ERROR(place.status());
+    const auto data = from.Data(place.value().shard);
+    SOK_RETURN_IF_ERROR(data.status());
+    SOK_RETURN_IF_ERROR(
+        part->CopyTensor(name, from.index().entries.at(name), place.value(), data.value().get()));
+  }
+  return OkStatus();
+}
+
 Status WriteFacts(const CheckpointFacts& facts, const std::string& counted_by, PartWriter* part) {
   SOK_RETURN_IF_ERROR(part->AddString(kCheckpointEntry, EncodeFacts(facts)));
   return counted_by.empty() ? OkStatus() : part->AddString(kCountedByEntry, counted_by);

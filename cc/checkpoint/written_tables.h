@@ -19,6 +19,11 @@ namespace sok {
 Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& described,
                   const std::string& name, const std::vector<ChainLink>& chain, bool apart, PartWriter* part);
 
+// The entries of a checkpoint that are not of tables with these names, which are in order.
+std::vector<std::string> OtherEntries(const SavedCheckpoint& from, const std::vector<std::string>& tables);
+// Copies entries of a checkpoint.
+Status CopyEntries(SavedCheckpoint& from, const std::vector<std::string>& entries, PartWriter* part);
+
 // Writes the entries of the whole checkpoint, once. `counted_by` may be empty.
 Status WriteFacts(const CheckpointFacts& facts, const std::string& counted_by, PartWriter* part);
 

@@ -140,6 +140,29 @@ class ExportsParquet(_Exports):
             self._check_table(table, np.array(read["key"]), rows)
 
 
+class ExportsDeepRec(_Exports):
+    """`export --format deeprec`."""
+
+    name = format = "deeprec"
+
+    def _check_rows(self, path: Path) -> None:
+        tensors = tf.train.load_checkpoint(str(path))
+        for table, name in enumerate(TABLES):
+            self._check_table(table, tensors.get_tensor(f"{name}-keys"), tensors.get_tensor(f"{name}-values"))
+
+
+class ExportsSok2(_Exports):
+    """`export --format sok2`."""
+
+    name = format = "sok2"
+
+    def _check_rows(self, path: Path) -> None:
+        for table, name in enumerate(TABLES):
+            keys = np.fromfile(path / f"{name}-key", np.int64, offset=296)
+            rows = np.fromfile(path / f"{name}-weight", np.float32, offset=296)
+            self._check_table(table, keys, rows.reshape(len(keys), -1))
+
+
 class ExportsSavedModel(_Exports):
     """`export --format saved_model`."""
 
@@ -189,4 +212,12 @@ class Compacts(_Writes):
             np.testing.assert_array_equal(tables[name]["values"], rows)
 
 
-SCENARIOS = (ExportsNpy, ExportsParquet, ExportsSavedModel, ExportsSavedModelSok, Compacts)
+SCENARIOS = (
+    ExportsNpy,
+    ExportsParquet,
+    ExportsDeepRec,
+    ExportsSok2,
+    ExportsSavedModel,
+    ExportsSavedModelSok,
+    Compacts,
+)

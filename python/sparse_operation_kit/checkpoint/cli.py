@@ -18,6 +18,13 @@ from sparse_operation_kit.checkpoint.printable import printable
 PROGRAM = "python -m sparse_operation_kit.checkpoint"
 # Exit statuses. A program that compares two checkpoints can distinguish "different" from "error".
 OK, FOUND, ERROR = 0, 1, 2
+# The format that each option of `export` is for.
+_FORMAT_OF = {
+    "absent": "saved_model",
+    "row_dtype": "saved_model",
+    "partitioned": "deeprec",
+    "rows": "variable",
+}
 _PATH_HELP = "a checkpoint's prefix (model.ckpt-100), or a directory with checkpoints (the latest is used)"
 
 
@@ -131,7 +138,8 @@ def _add_export(commands) -> None:
         required=True,
         help="parquet and npy: keys and rows, in files named after tables; saved_model: a SavedModel that "
         "needs nothing but TensorFlow; saved_model_sok: one with this library's op, for large tables. With "
-        "saved_model, PATH can be a whole SavedModel with this library's ops",
+        "saved_model, PATH can be a whole SavedModel with this library's ops. deeprec, sok2 and variable: a "
+        "whole checkpoint for DeepRec, SOK 2.x, or TensorFlow with ordinary variables",
     )
     command.add_argument("--to", metavar="DIR", type=Path, required=True, help="the new folder")
     _add_tables(command)
@@ -148,12 +156,32 @@ def _add_export(commands) -> None:
         choices=("float32", "float16", "bfloat16", "int8"),
         help="with saved_model, the type of stored rows (float32)",
     )
+    command.add_argument(
+        "--partitioned",
+        action="store_true",
+        default=None,
+        help="with deeprec, write tables in parts, for a program that gives its variables a partitioner",
+    )
+    command.add_argument(
+        "--rows",
+        metavar="[TABLE=]N",
+        type=_rows,
+        action="append",
+        help="with variable, how many rows the variables of all tables have, or that of one: key k is row k. "
+        "Not needed for tables with use_hashtable=False",
+    )
 
 
 def _absent(text: str) -> tuple[str, str | float]:
     """Returns the name of a table, or "" for all, and what ids without a row read as."""
     name, _, value = text.rpartition("=")
     return name, value if value == "zeros" else float(value)
+
+
+def _rows(text: str) -> tuple[str, int]:
+    """Returns the name of a table, or "" for all, and the rows of its variable."""
+    name, _, value = text.rpartition("=")
+    return name, int(value)
 
 
 def _inspect(options: argparse.Namespace) -> int:
@@ -206,21 +234,25 @@ def _compact(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    chosen = {name: getattr(options, name) for name in ("absent", "row_dtype")}
+    chosen = {name: getattr(options, name) for name in _FORMAT_OF}
     chosen = {name: value for name, value in chosen.items() if value is not None}
-    if "absent" in chosen:
-        of_tables = dict(chosen["absent"])
+    for name in chosen:
+        if _FORMAT_OF[name] != options.format:
+            raise CheckpointError(
+                options.to, f"--{name} works with {_FORMAT_OF[name]}, not with {options.format}"
+            )
+    for name in ("absent", "rows"):
+        of_tables = dict(chosen.get(name, ()))
         if "" in of_tables and len(of_tables) > 1:
             raise CheckpointError(
-                options.path, "--absent is given for all tables and for one: give one or other"
+                options.path, f"--{name} is given for all tables and for one: give one or other"
             )
-        chosen["absent"] = of_tables.get("", of_tables)
-    if chosen and options.format != "saved_model":
-        raise CheckpointError(
-            options.to, f"--{next(iter(chosen))} works with saved_model, not with {options.format}"
-        )
+        if of_tables:
+            chosen[name] = of_tables.get("", of_tables)
     if not is_model(options.path):
-        export(open_checkpoint(options.path), options.to, options.format, options.table, **chosen)
+        left_out = export(open_checkpoint(options.path), options.to, options.format, options.table, **chosen)
+        for line in left_out:
+            print(printable(f"{PROGRAM}: {line}"), file=sys.stderr)
         return OK
     rewrite = FORMATS[options.format].rewrite
     if rewrite is None or options.table:

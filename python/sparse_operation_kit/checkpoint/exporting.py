@@ -1,4 +1,4 @@
-"""Exports tables to formats that other programs read: Parquet files, .npy files, SavedModels."""
+"""Exports tables to formats that other programs read: files, SavedModels, checkpoints of other systems."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import prefix_lock
+from sparse_operation_kit.checkpoint import other_systems, prefix_lock
 from sparse_operation_kit.checkpoint.compaction import refuse_to_write
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
@@ -26,17 +26,20 @@ MODEL_FILE = "saved_model.pb"
 # Approximate size of a row group of a Parquet file, which readers load at once.
 _ROW_GROUP_BYTES = 64 << 20
 
+_Result = TypeVar("_Result")
+
 
 @dataclass(frozen=True)
 class Format:
     """What writes a format.
 
     Attributes:
-      write: Writes tables into a new folder, given the tables, the folder, and options by name.
+      write: Writes tables into a new folder, given the tables, the folder, and options by name. May return
+        lines that say what of the tables the format has no place for.
       rewrite: The same for a whole SavedModel, given its folder; None: the format is for tables only.
     """
 
-    write: Callable[..., None]
+    write: Callable[..., list[str] | None]
     rewrite: Callable[..., None] | None = None
 
 
@@ -50,7 +53,7 @@ def export(
     file_format: str,
     names: Sequence[str] | None = None,
     **options: Any,
-) -> None:
+) -> list[str]:
     """Applies the chains of a checkpoint's tables and writes the tables into a new folder.
 
     Args:
@@ -58,7 +61,11 @@ def export(
       to: The folder, which must not exist. It appears when it is complete.
       file_format: One of `FORMATS`.
       names: The names of the tables; None for all.
-      **options: With "saved_model", the fields of `serving.stock_tables.StockOptions`.
+      **options: With "saved_model", the fields of `serving.stock_tables.StockOptions`; with "deeprec" and
+        "variable", the arguments of the functions of `other_systems`.
+
+    Returns:
+      Lines that say what of the tables the format has no place for, if it is another system's checkpoint.
 
     Raises:
       CheckpointError: A table is damaged, rows still lack steps of exact Adam, a package that the format
@@ -69,7 +76,7 @@ def export(
     for table in tables:
         table.require_current()
     write = FORMATS[file_format].write
-    into_new_folder(to, lambda unfinished: write(tables, unfinished, **options))
+    return into_new_folder(to, lambda unfinished: write(tables, unfinished, **options)) or []
 
 
 def is_model(path: Path) -> bool:
@@ -77,8 +84,8 @@ def is_model(path: Path) -> bool:
     return (path / MODEL_FILE).is_file()
 
 
-def into_new_folder(to: Path, write: Callable[[Path], object]) -> None:
-    """Calls `write` with a folder to create, which becomes `to` when it is complete.
+def into_new_folder(to: Path, write: Callable[[Path], _Result]) -> _Result:
+    """Calls `write` with a folder to create, which becomes `to` when it is complete; returns its result.
 
     Raises:
       CheckpointError: `to` exists, cannot be written, or another process writes it. Nothing is left then.
@@ -94,8 +101,9 @@ def into_new_folder(to: Path, write: Callable[[Path], object]) -> None:
         # Of a killed process.
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            write(unfinished)
+            result = write(unfinished)
             os.rename(unfinished, to)
+            return result
         except OSError as error:
             raise CheckpointError(to, f"cannot be written: {error.strerror or error}") from None
         finally:
@@ -176,3 +184,6 @@ def _row_groups(table: Table, columns: list[str]):
 
 FORMATS["parquet"] = Format(_each(_write_parquet))
 FORMATS["npy"] = Format(_each(_write_npy))
+FORMATS["deeprec"] = Format(other_systems.write_deeprec)
+FORMATS["sok2"] = Format(other_systems.write_sok2)
+FORMATS["variable"] = Format(other_systems.write_variable)

@@ -1,4 +1,4 @@
-"""Reads and removes checkpoints through the C++ library (`cc/checkpoint/c_api.h`).
+"""Reads, writes and removes checkpoints through the C++ library (`cc/checkpoint/c_api.h`).
 
 A checkpoint is one of TensorFlow's, with tables among its tensors; docs/checkpoint-format.md describes it.
 Nothing here builds graphs or starts sessions, and no damaged file can end the process.
@@ -88,6 +88,10 @@ class SavedCheckpoint:
         _check(self.prefix, error)
         return SavedTable(self.prefix, handle)
 
+    def has_tensor(self, name: str) -> bool:
+        """Returns whether it has a tensor of this name."""
+        return bool(_library().sok_checkpoint_has_tensor(self._handle, name.encode()))
+
     def _text(self, function: str) -> bytes:
         return _text_of(self.prefix, function, self._handle)
 
@@ -130,6 +134,54 @@ class SavedTable:
         rows = np.empty([keys.size, dim], np.float32)
         _library().sok_table_initial_rows(self._handle, keys.ctypes.data, keys.size, rows.ctypes.data)
         return rows
+
+
+class Bundle:
+    """A checkpoint of TensorFlow, without tables of this library, that is being written. Not thread-safe."""
+
+    def __init__(self, prefix: str | os.PathLike) -> None:
+        """Creates its data file. Raises CheckpointError, as all methods do if something cannot be written."""
+        self._prefix = os.fspath(prefix)
+        self._handle = ctypes.c_void_p()
+        _check(self._prefix, _library().sok_bundle_create(os.fsencode(prefix), ctypes.byref(self._handle)))
+
+    def __del__(self) -> None:
+        """Closes the file."""
+        _library().sok_bundle_close(self._handle)
+
+    def add(self, name: str, array: np.ndarray) -> None:
+        """Adds a small tensor: of this name, with these numbers."""
+        array = np.ascontiguousarray(array)
+        data = (array.ctypes.data, array.nbytes)
+        _check(
+            self._prefix,
+            _library().sok_bundle_add(self._handle, *_tensor(name, array.dtype, array.shape), *data),
+        )
+
+    def new_array(self, name: str, dtype: type, shape: tuple[int, ...]) -> int:
+        """Begins a large tensor of one or two dimensions; returns its number, for `write`."""
+        number = ctypes.c_int()
+        arguments = (*_tensor(name, np.dtype(dtype), shape), ctypes.byref(number))
+        _check(self._prefix, _library().sok_bundle_new_array(self._handle, *arguments))
+        return number.value
+
+    def write(self, array: int, rows: np.ndarray) -> None:
+        """Writes the next rows of a tensor, of its dtype."""
+        rows = np.ascontiguousarray(rows)
+        _check(self._prefix, _library().sok_bundle_write(self._handle, array, rows.ctypes.data, rows.nbytes))
+
+    def copy_others(self, checkpoint: SavedCheckpoint) -> None:
+        """Copies all tensors of a checkpoint that are not of tables."""
+        _check(checkpoint.prefix, _library().sok_bundle_copy(self._handle, checkpoint._handle))
+
+    def finish(self) -> None:
+        """Makes it a checkpoint. All arrays must be complete."""
+        _check(self._prefix, _library().sok_bundle_finish(self._handle))
+
+
+def _tensor(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> tuple:
+    """Returns what functions of the library take to describe a tensor."""
+    return name.encode(), dtype.str.encode(), (ctypes.c_int64 * len(shape))(*shape), len(shape)
 
 
 def open_saved(prefix: str | os.PathLike, *, retired: bool = False) -> SavedCheckpoint | None:
@@ -209,14 +261,22 @@ def _library() -> ctypes.CDLL:
         "sok_remove_retired": [text],
         "sok_remove_checkpoint": [text, ctypes.c_int],
         "sok_keep_checkpoint": [text],
+        "sok_bundle_create": [text, out],
+        "sok_bundle_add": [handle, text, text, out, ctypes.c_int, out, ctypes.c_int64],
+        "sok_bundle_new_array": [handle, text, text, out, ctypes.c_int, out],
+        "sok_bundle_write": [handle, ctypes.c_int, out, ctypes.c_int64],
+        "sok_bundle_copy": [handle, handle],
+        "sok_bundle_finish": [handle],
     }
     for name, types in arguments.items():
         function = getattr(library, name)
         function.argtypes, function.restype = types, ctypes.c_void_p
+    library.sok_checkpoint_has_tensor.argtypes = [handle, text]
+    library.sok_checkpoint_has_tensor.restype = ctypes.c_int
     for name in ("sok_table_owners", "sok_table_initial_rows"):
         getattr(library, name).argtypes = [handle, out, ctypes.c_int64, out]
         getattr(library, name).restype = None
-    for name in ("sok_free", "sok_checkpoint_close", "sok_table_close"):
+    for name in ("sok_free", "sok_checkpoint_close", "sok_table_close", "sok_bundle_close"):
         getattr(library, name).argtypes = [ctypes.c_void_p]
         getattr(library, name).restype = None
     return library

@@ -1,0 +1,340 @@
+"""Writes tables, and the ordinary variables of their checkpoint, in the forms of other systems' checkpoints.
+
+Each function writes tables of one checkpoint into a new folder, and returns a line for each table that has
+something for which the form has no place. docs/checkpoints.md describes the forms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import string
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from sparse_operation_kit.checkpoint import reader
+from sparse_operation_kit.checkpoint.disk_order import in_order
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.format import BLOOM, WAITING, Table
+from sparse_operation_kit.checkpoint.reader import Bundle
+from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
+
+# For each rule with the arithmetic of one of TensorFlow's optimizers: its name, and the names that it gives
+# the rule's slots, in the order in which it makes them.
+_ADAM = ("Adam", {"m": "m", "v": "v"})
+_FTRL = ("Ftrl", {"accumulator": "accum", "linear": "linear"})
+_MOMENTUM = ("Momentum", {"momentum": "momentum"})
+_OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
+    "adadelta": ("Adadelta", {"accumulator": "accum", "accumulated_update": "accum_update"}),
+    "adagrad": ("Adagrad", {"accumulator": "accumulator"}),
+    "adam": _ADAM,
+    "ftrl": _FTRL,
+    "group_ftrl": _FTRL,
+    "adamw": ("AdamW", {"m": "m", "v": "v"}),
+    "lazy_adam": _ADAM,
+    "momentum": _MOMENTUM,
+    "nesterov": _MOMENTUM,
+    "rmsprop": ("RMSProp", {"rms": "rms", "momentum": "momentum"}),
+    "rmsprop_centered": ("RMSProp", {"rms": "rms", "mg": "mg", "momentum": "momentum"}),
+}
+# DeepRec orders keys by their remainder of this.
+_REMAINDERS = 1000
+_DEEPREC_COLUMNS = {"freqs": "frequency", "versions": "last_step"}
+# SOK 2.x's numbers of types.
+_SOK2_TYPES = {"int32": 0, "int64": 1, "uint32": 2, "float32": 5}
+_MAX_ROWS = 1 << 40
+
+
+def write_deeprec(tables: Sequence[Table], folder: Path, partitioned: bool = False) -> list[str]:
+    """Writes DeepRec's checkpoint.
+
+    Args:
+      tables: The tables.
+      folder: The folder to make.
+      partitioned: Whether DeepRec's program gives its variables a partitioner, so that they are in parts: one
+        for each shard of the checkpoint.
+
+    Raises:
+      CheckpointError: A table or a variable is damaged, or nothing can be written.
+    """
+    folder.mkdir()
+    bundle = _new_bundle(tables, folder)
+    for table in tables:
+        if partitioned:
+            for shard in range(len(table.last.shards)):
+                _write_deeprec_table(table, shard, f"{table.name}/part_{shard}", folder, bundle)
+        else:
+            _write_deeprec_table(table, None, table.name, folder, bundle)
+    _finish(bundle, tables, folder)
+    return _left_out("DeepRec's checkpoint", tables, [*_DEEPREC_COLUMNS.values(), *WAITING])
+
+
+def write_sok2(tables: Sequence[Table], folder: Path) -> list[str]:
+    """Writes what `sok.dump` of SOK 2.x writes, and a checkpoint of the ordinary variables beside it.
+
+    Raises:
+      CheckpointError: A table or a variable is damaged, two tables get the same name, a name is too long, or
+        nothing can be written.
+    """
+    folder.mkdir()
+    names: dict[str, str] = {}
+    meta = struct.pack(">I", len(tables))
+    for table in tables:
+        name = table.name.translate(dict.fromkeys(map(ord, string.punctuation), "_"))
+        if name in names:
+            raise CheckpointError(
+                table.last.path,
+                f"and '{names[name]}' would both be '{name}': SOK has no punctuation in names",
+            )
+        names[name] = table.name
+        optimizer, _ = _slots(table)
+        types = _SOK2_TYPES[table.last.table["key_dtype"]], _SOK2_TYPES["float32"]
+        meta += struct.pack(">3IQ", *types, table.dim, count_rows(table))
+        meta += _justified(table, name, 256) + _justified(table, optimizer, 32)
+        _write_sok2_table(table, name, folder)
+    (folder / "meta_info").write_bytes(meta)
+    _finish(_new_bundle(tables, folder), tables, folder)
+    return _left_out("SOK 2.x", tables, [])
+
+
+def _write_sok2_table(table: Table, name: str, folder: Path) -> None:
+    """Writes the files of a table."""
+    keys, key_type = "keys", table.last.table["key_dtype"]
+    optimizer, slots = _slots(table)
+    # Of each column: the end of its file's name, and its kind, slot and type.
+    files = {keys: ("key", 0, "", key_type), "values": ("weight", 1, "", "float32")}
+    files.update({column: (f"{optimizer}-{slot}", 2, slot, "float32") for column, slot in slots.items()})
+    with contextlib.ExitStack() as opened:
+        streams = {}
+        for column, (suffix, kind, slot, dtype) in files.items():
+            streams[column] = opened.enter_context(open(folder / f"{name}-{suffix}", "xb"))
+            head = _justified(table, name, 256) + struct.pack(">I", kind) + _justified(table, slot, 32)
+            streams[column].write(head + struct.pack(">I", _SOK2_TYPES[dtype]))
+        for block in row_blocks(table, [column for column in files if column != keys]):
+            for column, stream in streams.items():
+                array = block.keys.astype(key_type) if column == keys else block.columns[column]
+                stream.write(array.tobytes())
+
+
+def write_variable(
+    tables: Sequence[Table], folder: Path, rows: int | Mapping[str, int] | None = None
+) -> list[str]:
+    """Writes a checkpoint of ordinary variables, in which key k is row k.
+
+    Args:
+      tables: The tables.
+      folder: The folder to make.
+      rows: The rows of the variables, or of each by its name. Keys without a row get their initial row. None,
+        and for tables that are not named: the number of keys of a table without hashing.
+
+    Raises:
+      CheckpointError: A key is not a row, or the number of rows is not known; a table or a variable is
+        damaged, or nothing can be written.
+    """
+    folder.mkdir()
+    bundle = _new_bundle(tables, folder)
+    for table in tables:
+        _write_variable(table, _number_of_rows(table, rows), folder, bundle)
+    _finish(bundle, tables, folder)
+    return _left_out("a variable", tables, [])
+
+
+def _slots(table: Table) -> tuple[str, dict[str, str]]:
+    """Returns TensorFlow's name of the optimizer with a table's slots, and its names of their columns."""
+    optimizer = table.last.optimizer
+    name, slots = _OPTIMIZERS.get(optimizer.name, ("", {})) if optimizer else ("", {})
+    if not slots or slots.keys() != {slot.name for slot in optimizer.slots}:
+        return "", {}
+    return name, {f"slot-{ours}": theirs for ours, theirs in slots.items()}
+
+
+def _tensor_names(table: Table, name: str) -> dict[str, str]:
+    """Returns the names of TensorFlow's variables for the values and slots of a table, by column."""
+    optimizer, slots = _slots(table)
+    numbered = [f"{name}/{optimizer}{f'_{number}' if number else ''}" for number in range(len(slots))]
+    return {"values": name, **dict(zip(slots, numbered))}
+
+
+def _write_deeprec_table(table: Table, shard: int | None, name: str, folder: Path, bundle: Bundle) -> None:
+    """Writes one of DeepRec's tables, or a part of one, with its slots' tables."""
+    counts = np.zeros([_REMAINDERS], np.int64)
+    for block in row_blocks(table, (), shard):
+        counts += np.bincount(block.keys % _REMAINDERS, minlength=_REMAINDERS)
+    offsets = _offsets(table, counts)
+    rows, present = int(offsets[-1]), columns_of(table)
+    names = _tensor_names(table, name)
+    small = {"partition_offset": offsets, **_deeprec_waiting(table, shard)}
+    arrays: dict[str, list[int]] = {}
+    for column, of_column in names.items():
+        new_array = functools.partial(_new_array, bundle, arrays, of_column)
+        new_array("values", column, np.float32, (rows, table.dim))
+        new_array("keys", "key", _deeprec_keys(table), (rows,))
+        for suffix, count in _DEEPREC_COLUMNS.items():
+            new_array(suffix, count, np.int64, (rows if count in present else 0,))
+        for suffix, numbers in small.items():
+            bundle.add(f"{of_column}-{suffix}", numbers)
+    columns = [column for column in arrays if column in present]
+    pieces = _by_remainder(table, shard, columns, offsets)
+    for _, _, places, found in in_order(folder, rows, pieces):
+        for column, unordered in found.items():
+            ordered = np.empty(unordered.shape, unordered.dtype)
+            ordered[places] = unordered
+            for array in arrays[column]:
+                bundle.write(array, ordered)
+
+
+def _new_array(
+    bundle: Bundle,
+    arrays: dict[str, list[int]],
+    name: str,
+    suffix: str,
+    column: str,
+    dtype: type,
+    shape: tuple,
+) -> None:
+    arrays.setdefault(column, []).append(bundle.new_array(f"{name}-{suffix}", dtype, shape))
+
+
+def _by_remainder(
+    table: Table, shard: int | None, columns: Sequence[str], offsets: np.ndarray
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Yields the places of keys in DeepRec's order, and their columns with the keys themselves."""
+    next_places = offsets[:-1].astype(np.int64)
+    for block in row_blocks(table, columns, shard):
+        remainders = block.keys % _REMAINDERS
+        order = np.argsort(remainders, kind="stable")
+        counts = np.bincount(remainders, minlength=_REMAINDERS)
+        before = np.cumsum(counts) - counts
+        places = np.empty([len(order)], np.int64)
+        places[order] = np.arange(len(order)) + (next_places - before)[remainders[order]]
+        next_places += counts
+        yield places, {"key": block.keys.astype(_deeprec_keys(table)), **block.columns}
+
+
+def _deeprec_waiting(table: Table, shard: int | None) -> dict[str, np.ndarray]:
+    """Returns DeepRec's tensors of the ids that wait for admission."""
+    keys, counts, last_steps = waiting_ids(table, shard)
+    order = np.argsort(keys % _REMAINDERS, kind="stable")
+    of_remainders = np.bincount(keys % _REMAINDERS, minlength=_REMAINDERS)
+    return {
+        "keys_filtered": keys[order].astype(_deeprec_keys(table)),
+        "freqs_filtered": counts[order],
+        "versions_filtered": last_steps[order],
+        "partition_filter_offset": _offsets(table, of_remainders),
+    }
+
+
+def _deeprec_keys(table: Table) -> type:
+    return np.int32 if table.last.table["key_dtype"] == "int32" else np.int64
+
+
+def _offsets(table: Table, counts: np.ndarray) -> np.ndarray:
+    """Returns where the keys of each remainder begin, and where the last one's end."""
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    if offsets[-1] >= 2**31:
+        raise CheckpointError(
+            table.last.path, f"has {offsets[-1]:,} keys, and DeepRec's offsets in one part end at 2^31"
+        )
+    return offsets.astype(np.int32)
+
+
+def _number_of_rows(table: Table, rows: int | Mapping[str, int] | None) -> int:
+    given = rows.get(table.name) if isinstance(rows, Mapping) else rows
+    if given is None and not table.last.table["hashed"]:
+        return table.last.static_keys
+    if given is None:
+        raise CheckpointError(table.last.path, "needs the number of rows of its variable (--rows)")
+    if not 0 <= given <= _MAX_ROWS:
+        raise CheckpointError(table.last.path, f"{given} rows of its variable are not in [0, 2^40]")
+    return given
+
+
+def _write_variable(table: Table, rows: int, folder: Path, bundle: Bundle) -> None:
+    """Writes the variable of a table, and its slots."""
+    names = _tensor_names(table, table.name)
+    optimizer = table.last.optimizer
+    fills = {f"slot-{slot.name}": slot.fill for slot in (optimizer.slots if optimizer else ())}
+    arrays = {column: bundle.new_array(name, np.float32, (rows, table.dim)) for column, name in names.items()}
+    for begin, end, places, found in in_order(folder, rows, _by_key(table, rows, list(names))):
+        for column, array in arrays.items():
+            if column in fills:
+                ordered = np.full([end - begin, table.dim], fills[column], np.float32)
+            else:
+                ordered = table.initial_rows(np.arange(begin, end))
+            if column in found:
+                ordered[places] = found[column]
+            bundle.write(array, ordered)
+
+
+def _by_key(
+    table: Table, rows: int, columns: Sequence[str]
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Yields keys, which are the places of rows, and their columns."""
+    for block in row_blocks(table, columns):
+        outside = block.keys[(block.keys < 0) | (block.keys >= rows)]
+        if len(outside):
+            raise CheckpointError(
+                table.last.path, f"has a row of key {outside[0]}, and a variable of {rows:,} rows has none"
+            )
+        yield block.keys, block.columns
+
+
+def _new_bundle(tables: Sequence[Table], folder: Path) -> Bundle:
+    """Returns a checkpoint in the folder, with the name of the tables' checkpoint."""
+    return Bundle(folder / Path(tables[0].last.prefix).name)
+
+
+def _finish(bundle: Bundle, tables: Sequence[Table], folder: Path) -> None:
+    """Adds the ordinary variables of the tables' checkpoint, and names the new one in its folder's list."""
+    source = tables[0].last.prefix
+    saved = reader.open_saved(source)
+    if saved is None:
+        raise CheckpointError(source, "is not there any more")
+    bundle.copy_others(saved)
+    for name, power in _beta_powers(tables).items():
+        if not saved.has_tensor(name):
+            bundle.add(name, power)
+    bundle.finish()
+    state = tf.compat.v1.train.generate_checkpoint_state_proto(str(folder), Path(source).name)
+    (folder / "checkpoint").write_text(str(state))
+
+
+def _beta_powers(tables: Iterable[Table]) -> dict[str, np.ndarray]:
+    """Returns what TensorFlow's Adam has beside its slots, for optimizers that keep it elsewhere."""
+    optimizers = [table.last.optimizer for table in tables if _slots(table)[0] == _ADAM[0]]
+    if not optimizers:
+        return {}
+    last = max(optimizers, key=lambda optimizer: optimizer.steps)
+    return {
+        f"{beta}_power": np.array(last.hyper[beta] ** (last.steps + 1), np.float32)
+        for beta in ("beta1", "beta2")
+    }
+
+
+def _left_out(form: str, tables: Iterable[Table], taken: Sequence[str]) -> list[str]:
+    """Returns a line for each table with arrays that the form has no place for; `taken` are those it has."""
+    lines = []
+    for table in tables:
+        has_place = ["values", *_slots(table)[1], *taken]
+        arrays = [*columns_of(table), *(name for name in (WAITING[0], BLOOM[0]) if _has(table, name))]
+        left = [name for name in arrays if name not in has_place]
+        if left:
+            lines.append(f"embedding variable '{table.name}': {form} has no place for {', '.join(left)}")
+    return lines
+
+
+def _has(table: Table, array: str) -> bool:
+    return array in table.last.shards[0].arrays
+
+
+def _justified(table: Table, text: str, size: int) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > size:
+        raise CheckpointError(
+            table.last.path, f"'{text}' has {len(encoded)} bytes, and SOK's files have room for {size}"
+        )
+    return encoded.rjust(size)
