@@ -129,21 +129,28 @@ _TYPES = {"int32": 0, "int64": 1, "uint32": 2, "uint64": 3, "float16": 4, "float
 _KEYS, _VALUES, _SLOT = range(3)
 
 
-def sok2(folder: Path, tables: Mapping[str, Rows], optimizer: str = "") -> None:
-    """What `sok.dump(folder, tables, optimizer)` of SOK 2.x writes."""
+def sok2(folder: Path, tables: Mapping[str, Rows], optimizer: str = "None") -> None:
+    """What `sok.dump(folder, tables, optimizer)` of SOK 2.x writes.
+
+    The variable `DynamicVariable(name="items")` is called items:0, and its files are items_0-key and so on.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     names = {name: "".join(one if one.isalnum() else "_" for one in name) for name in tables}
-    meta = struct.pack(">I", len(tables))
     for name, rows in tables.items():
-        types = _TYPES[rows.keys.dtype.name], _TYPES[rows.values.dtype.name]
-        meta += struct.pack(">3IQ", *types, rows.values.shape[1], len(rows.keys))
-        meta += _justified(names[name], 256) + _justified(optimizer, 32)
         files = {"key": (_KEYS, "", rows.keys), "weight": (_VALUES, "", rows.values)}
         files.update({f"{optimizer}-{slot}": (_SLOT, slot, of_slot) for slot, of_slot in rows.slots.items()})
         for file, (kind, slot, array) in files.items():
             head = _justified(names[name], 256) + struct.pack(">I", kind) + _justified(slot, 32)
             head += struct.pack(">I", _TYPES[array.dtype.name])
             (folder / f"{names[name]}-{file}").write_bytes(head + array.tobytes())
+    meta = struct.pack(">I", len(tables))
+    # Each fact of all tables, and then the next one.
+    meta += b"".join(struct.pack(">I", _TYPES[rows.keys.dtype.name]) for rows in tables.values())
+    meta += b"".join(struct.pack(">I", _TYPES[rows.values.dtype.name]) for rows in tables.values())
+    meta += b"".join(struct.pack(">I", rows.values.shape[1]) for rows in tables.values())
+    meta += b"".join(struct.pack(">Q", len(rows.keys)) for rows in tables.values())
+    meta += b"".join(_justified(names[name], 256) for name in tables)
+    meta += _justified(optimizer, 32) * len(tables)
     (folder / "meta_info").write_bytes(meta)
 
 
