@@ -83,28 +83,26 @@ def assert_equal(found, wanted):
         np.testing.assert_array_equal(found[name], value, name)
 
 
-@pytest.mark.parametrize(
-    ("key_dtype", "bounds", "partitioned"), [("int64", None, False), ("int32", INT32, True)]
-)
-def test_deeprec(tmp_path, capsys, monkeypatch, key_dtype, bounds, partitioned):
+@pytest.mark.parametrize(("key_dtype", "bounds", "shards"), [("int64", None, 1), ("int32", INT32, 3)])
+def test_deeprec(tmp_path, capsys, monkeypatch, key_dtype, bounds, shards):
     monkeypatch.setattr(disk_order, "_BUCKET_BYTES", 300)
     table = table_description(name="scope/items", admission=COUNTER, key_dtype=key_dtype)
-    if partitioned:
+    if shards > 1:
         table["eviction"] = {"kind": "global_step", "steps_to_live": 9}
-    saved = history(tmp_path, bounds, table=table)
-    error, to = export(capsys, saved.prefix, "deeprec", *(["--partitioned"] if partitioned else []))
+    saved = history(tmp_path, bounds, table=table, shards=shards)
+    error, to = export(capsys, saved.prefix, "deeprec")
     assert error == ""
     assert tf.train.latest_checkpoint(str(to)) == str(to / "model.ckpt-2")
     found = tensors_of(to / "model.ckpt-2")
     wanted = {"beta1_power": np.float32(0.9**4), "beta2_power": np.float32(0.999**4)}
     seen, waited = [], []
-    for name in [f"scope/items/part_{part}" for part in range(2)] if partitioned else ["scope/items"]:
+    for name in [f"scope/items/part_{part}" for part in range(shards)] if shards > 1 else ["scope/items"]:
         # Keys of the same remainder are in any order.
         keys, waiting = found[f"{name}-keys"], found[f"{name}-keys_filtered"]
         assert keys.dtype == waiting.dtype == key_dtype
         rows = rows_of(saved, keys, ADAM)
         rows.freqs = np.array([saved.rows[int(key)]["frequency"] for key in keys])
-        if partitioned:
+        if shards > 1:
             rows.versions = np.array([saved.rows[int(key)]["last_step"] for key in keys])
         counts = np.array([saved.waiting[int(key)] for key in waiting], np.int64).reshape(-1, 2)
         rows.filtered = waiting, counts[:, 0], counts[:, 1]
@@ -126,11 +124,38 @@ def test_sok2(tmp_path, capsys, key_dtype, bounds):
     foreign_checkpoints.sok2(tmp_path / "wanted", {"scope/items": rows}, "Adam")
     for path in (tmp_path / "wanted").iterdir():
         assert path.read_bytes() == (to / path.name).read_bytes(), path.name
+        other = to / path.name.replace("scope_items", "scope_items_0")
+        assert other.read_bytes() == path.read_bytes()
     others = {f"model.ckpt-2.{end}" for end in ("index", "data-00000-of-00001")} | {"checkpoint"}
+    others |= {f"scope_items_0-{end}" for end in ("key", "weight", "Adam-m", "Adam-v")}
     assert {path.name for path in to.iterdir()} == {
         path.name for path in (tmp_path / "wanted").iterdir()
     } | others
     assert tensors_of(to / "model.ckpt-2").keys() == {"beta1_power", "beta2_power"}
+
+
+def test_sok2_of_several_tables(tmp_path, capsys):
+    """One is without hashing, whose rows are in the order of keys, and one is trained by RMSProp."""
+    with harness.graph_and_session() as session:
+        ids = tf.constant([7, 2, -9], tf.int64)
+        items, kinds = our_table("items", 30), our_table("kinds", 5)
+        rows = tf.nn.embedding_lookup(items, ids) + tf.nn.embedding_lookup(kinds, ids % 5)
+        loss = tf.reduce_sum(rows * rows)
+        train = v1.train.RMSPropOptimizer(0.1).minimize(loss)
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        values = session.run(tf.nn.embedding_lookup(kinds, tf.range(5, dtype=tf.int64)))
+        v1.train.Saver().save(session, str(tmp_path / "model.ckpt"))
+    error, to = export(capsys, tmp_path / "model.ckpt", "sok2")
+    assert [
+        f"'{name}': SOK 2.x has no place for slot-rms, slot-momentum" in error for name in ("items", "kinds")
+    ]
+    keys, rows = np.fromfile(to / "items-key", np.int64, offset=296), (to / "items-weight").read_bytes()[296:]
+    items = foreign_checkpoints.Rows(keys, np.frombuffer(rows, np.float32).reshape(3, 4))
+    kinds = foreign_checkpoints.Rows(np.arange(5), values)
+    foreign_checkpoints.sok2(tmp_path / "wanted", {"items": items, "kinds": kinds})
+    for path in (tmp_path / "wanted").iterdir():
+        assert path.read_bytes() == (to / path.name).read_bytes(), path.name
 
 
 @pytest.mark.parametrize("bucket_bytes", [1, 1000, 1 << 20])
@@ -152,7 +177,8 @@ def test_variable(tmp_path, capsys, monkeypatch, bucket_bytes):
 
 @pytest.mark.parametrize("form", ["deeprec", "sok2", "variable"])
 def test_an_empty_table(tmp_path, capsys, form):
-    made = History(tmp_path, np.random.default_rng(0), table=table_description(admission=COUNTER))
+    table = table_description(admission=COUNTER)
+    made = History(tmp_path, np.random.default_rng(0), table=table, shards=1)
     saved = made.save("model.ckpt-0")
     _, to = export(capsys, saved.prefix, form, *(["--rows", "3"] if form == "variable" else []))
     found = tensors_of(to / "model.ckpt-0")
@@ -234,9 +260,7 @@ def test_tensorflow_trains_the_variables_on(tmp_path, capsys, optimizer):
         np.testing.assert_allclose(one[1], other[1], rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    "form", ["deeprec", "deeprec --partitioned", "variable --rows items=30 --rows kinds=5"]
-)
+@pytest.mark.parametrize("form", ["deeprec", "variable --rows items=30 --rows kinds=5"])
 @pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
 def test_what_was_written_trains_on_here_with_the_same_bits(tmp_path, capsys, form, optimizer):
     filtered = not form.startswith("variable")
@@ -320,7 +344,6 @@ def test_errors(tmp_path, capsys, monkeypatch):
     assert "-1 rows" in refused(capsys, saved.prefix, "variable", "--rows", "-1")
     assert "not in [0, 2^40]" in refused(capsys, saved.prefix, "variable", "--rows", str(2**41))
     assert "--rows works with variable" in refused(capsys, saved.prefix, "deeprec", "--rows", "9")
-    assert "--partitioned works with deeprec" in refused(capsys, saved.prefix, "sok2", "--partitioned")
     foreign_checkpoints.save(saved.prefix, {**saved.tensors, "items/Adam": np.zeros([1], np.float32)})
     error = refused(capsys, saved.prefix, "variable", "--rows", "40")
     assert "would have two tensors 'items/Adam'" in error
@@ -334,7 +357,8 @@ def test_negative_keys_are_no_rows(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        (["a/b", "a.b"], "a/b: and 'a.b' would both be 'a_b'"),
+        (["a/b", "a.b"], "a/b: and 'a.b' would both have files 'a_b'"),
+        (["a", "a_0"], "a_0: and 'a' would both have files 'a_0'"),
         (["é" * 129], "has 258 bytes, and SOK's files have room for 256"),
     ],
 )

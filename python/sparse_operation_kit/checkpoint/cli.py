@@ -22,7 +22,6 @@ OK, FOUND, ERROR = 0, 1, 2
 _FORMAT_OF = {
     "absent": "saved_model",
     "row_dtype": "saved_model",
-    "partitioned": "deeprec",
     "rows": "variable",
 }
 _PATH_HELP = "a checkpoint's prefix (model.ckpt-100), or a directory with checkpoints (the latest is used)"
@@ -155,12 +154,6 @@ def _add_export(commands) -> None:
         "--row_dtype",
         choices=("float32", "float16", "bfloat16", "int8"),
         help="with saved_model, the type of stored rows (float32)",
-    )
-    command.add_argument(
-        "--partitioned",
-        action="store_true",
-        default=None,
-        help="with deeprec, write tables in parts, for a program that gives its variables a partitioner",
     )
     command.add_argument(
         "--rows",

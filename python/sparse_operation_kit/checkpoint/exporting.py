@@ -61,8 +61,8 @@ def export(
       to: The folder, which must not exist. It appears when it is complete.
       file_format: One of `FORMATS`.
       names: The names of the tables; None for all.
-      **options: With "saved_model", the fields of `serving.stock_tables.StockOptions`; with "deeprec" and
-        "variable", the arguments of the functions of `other_systems`.
+      **options: With "saved_model", the fields of `serving.stock_tables.StockOptions`; with "variable",
+        `rows` of `other_systems.write_variable`.
 
     Returns:
       Lines that say what of the tables the format has no place for, if it is another system's checkpoint.

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import os
+import shutil
 import string
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +24,7 @@ from sparse_operation_kit.checkpoint.disk_order import in_order
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import BLOOM, WAITING, Table
 from sparse_operation_kit.checkpoint.reader import Bundle
-from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
+from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, row_blocks, waiting_ids
 
 # For each rule with the arithmetic of one of TensorFlow's optimizers: its name, and the names that it gives
 # the rule's slots, in the order in which it makes them.
@@ -44,19 +47,14 @@ _OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
 # DeepRec orders keys by their remainder of this.
 _REMAINDERS = 1000
 _DEEPREC_COLUMNS = {"freqs": "frequency", "versions": "last_step"}
-# SOK 2.x's numbers of types.
+# Those that SOK 2.x takes, and its numbers of types.
+_SOK2_OPTIMIZERS = ("Adadelta", "Adagrad", "Adam", "Ftrl")
 _SOK2_TYPES = {"int32": 0, "int64": 1, "uint32": 2, "float32": 5}
 _MAX_ROWS = 1 << 40
 
 
-def write_deeprec(tables: Sequence[Table], folder: Path, partitioned: bool = False) -> list[str]:
-    """Writes DeepRec's checkpoint.
-
-    Args:
-      tables: The tables.
-      folder: The folder to make.
-      partitioned: Whether DeepRec's program gives its variables a partitioner, so that they are in parts: one
-        for each shard of the checkpoint.
+def write_deeprec(tables: Sequence[Table], folder: Path) -> list[str]:
+    """Writes DeepRec's checkpoint. A table of several shards is in as many parts.
 
     Raises:
       CheckpointError: A table or a variable is damaged, or nothing can be written.
@@ -64,11 +62,10 @@ def write_deeprec(tables: Sequence[Table], folder: Path, partitioned: bool = Fal
     folder.mkdir()
     bundle = _new_bundle(tables, folder)
     for table in tables:
-        if partitioned:
-            for shard in range(len(table.last.shards)):
-                _write_deeprec_table(table, shard, f"{table.name}/part_{shard}", folder, bundle)
-        else:
-            _write_deeprec_table(table, None, table.name, folder, bundle)
+        shards = len(table.last.shards)
+        for shard in range(shards):
+            name = f"{table.name}/part_{shard}" if shards > 1 else table.name
+            _write_deeprec_table(table, shard, name, folder, bundle)
     _finish(bundle, tables, folder)
     return _left_out("DeepRec's checkpoint", tables, [*_DEEPREC_COLUMNS.values(), *WAITING])
 
@@ -76,48 +73,65 @@ def write_deeprec(tables: Sequence[Table], folder: Path, partitioned: bool = Fal
 def write_sok2(tables: Sequence[Table], folder: Path) -> list[str]:
     """Writes what `sok.dump` of SOK 2.x writes, and a checkpoint of the ordinary variables beside it.
 
+    SOK calls the variable "items" items:0, so each file has two names: items-key and items_0-key.
+
     Raises:
       CheckpointError: A table or a variable is damaged, two tables get the same name, a name is too long, or
         nothing can be written.
     """
     folder.mkdir()
-    names: dict[str, str] = {}
-    meta = struct.pack(">I", len(tables))
+    taken: dict[str, str] = {}
+    facts = []
     for table in tables:
         name = table.name.translate(dict.fromkeys(map(ord, string.punctuation), "_"))
-        if name in names:
-            raise CheckpointError(
-                table.last.path,
-                f"and '{names[name]}' would both be '{name}': SOK has no punctuation in names",
-            )
-        names[name] = table.name
-        optimizer, _ = _slots(table)
-        types = _SOK2_TYPES[table.last.table["key_dtype"]], _SOK2_TYPES["float32"]
-        meta += struct.pack(">3IQ", *types, table.dim, count_rows(table))
-        meta += _justified(table, name, 256) + _justified(table, optimizer, 32)
-        _write_sok2_table(table, name, folder)
-    (folder / "meta_info").write_bytes(meta)
+        for one in (name, f"{name}_0"):
+            if one in taken:
+                raise CheckpointError(
+                    table.last.path,
+                    f"and '{taken[one]}' would both have files '{one}': SOK has no punctuation in names",
+                )
+            taken[one] = table.name
+        facts.append(_write_sok2_table(table, name, folder))
+    # Each fact of all tables, and then the next one.
+    columns = b"".join(itertools.chain(*zip(*facts)))
+    (folder / "meta_info").write_bytes(struct.pack(">I", len(tables)) + columns)
     _finish(_new_bundle(tables, folder), tables, folder)
-    return _left_out("SOK 2.x", tables, [])
+    return _left_out("SOK 2.x", tables, [], _SOK2_OPTIMIZERS)
 
 
-def _write_sok2_table(table: Table, name: str, folder: Path) -> None:
-    """Writes the files of a table."""
+def _write_sok2_table(table: Table, name: str, folder: Path) -> tuple[bytes, ...]:
+    """Writes the files of a table; returns the facts about it."""
     keys, key_type = "keys", table.last.table["key_dtype"]
-    optimizer, slots = _slots(table)
+    optimizer, slots = _slots(table, _SOK2_OPTIMIZERS)
     # Of each column: the end of its file's name, and its kind, slot and type.
     files = {keys: ("key", 0, "", key_type), "values": ("weight", 1, "", "float32")}
     files.update({column: (f"{optimizer}-{slot}", 2, slot, "float32") for column, slot in slots.items()})
+    rows = 0
     with contextlib.ExitStack() as opened:
         streams = {}
         for column, (suffix, kind, slot, dtype) in files.items():
-            streams[column] = opened.enter_context(open(folder / f"{name}-{suffix}", "xb"))
             head = _justified(table, name, 256) + struct.pack(">I", kind) + _justified(table, slot, 32)
+            streams[column] = opened.enter_context(open(folder / f"{name}-{suffix}", "xb"))
             streams[column].write(head + struct.pack(">I", _SOK2_TYPES[dtype]))
-        for block in row_blocks(table, [column for column in files if column != keys]):
+        columns = [column for column in files if column != keys]
+        # SOK takes the rows of a table without hashing in the order of its keys.
+        is_hashed, all_rows = table.last.table["hashed"], table.last.static_keys
+        for block in (
+            row_blocks(table, columns) if is_hashed else _in_order_of_keys(table, columns, all_rows, folder)
+        ):
+            rows += len(block.keys)
             for column, stream in streams.items():
                 array = block.keys.astype(key_type) if column == keys else block.columns[column]
                 stream.write(array.tobytes())
+    for suffix, *_ in files.values():
+        path, other = (folder / f"{one}-{suffix}" for one in (name, f"{name}_0"))
+        try:
+            os.link(path, other)
+        except OSError:  # not all file systems have links
+            shutil.copyfile(path, other)
+    numbers = (_SOK2_TYPES[key_type], _SOK2_TYPES["float32"], table.dim)
+    facts = [struct.pack(">I", number) for number in numbers] + [struct.pack(">Q", rows)]
+    return (*facts, _justified(table, name, 256), _justified(table, optimizer or "None", 32))
 
 
 def write_variable(
@@ -143,11 +157,15 @@ def write_variable(
     return _left_out("a variable", tables, [])
 
 
-def _slots(table: Table) -> tuple[str, dict[str, str]]:
-    """Returns TensorFlow's name of the optimizer with a table's slots, and its names of their columns."""
+def _slots(table: Table, among: Collection[str] | None = None) -> tuple[str, dict[str, str]]:
+    """Returns TensorFlow's name of the optimizer with a table's slots, and its names of their columns.
+
+    They are empty if there is none, or none of `among`.
+    """
     optimizer = table.last.optimizer
     name, slots = _OPTIMIZERS.get(optimizer.name, ("", {})) if optimizer else ("", {})
-    if not slots or slots.keys() != {slot.name for slot in optimizer.slots}:
+    has_same = bool(slots) and slots.keys() == {slot.name for slot in optimizer.slots}
+    if not has_same or (among is not None and name not in among):
         return "", {}
     return name, {f"slot-{ours}": theirs for ours, theirs in slots.items()}
 
@@ -159,7 +177,7 @@ def _tensor_names(table: Table, name: str) -> dict[str, str]:
     return {"values": name, **dict(zip(slots, numbered))}
 
 
-def _write_deeprec_table(table: Table, shard: int | None, name: str, folder: Path, bundle: Bundle) -> None:
+def _write_deeprec_table(table: Table, shard: int, name: str, folder: Path, bundle: Bundle) -> None:
     """Writes one of DeepRec's tables, or a part of one, with its slots' tables."""
     counts = np.zeros([_REMAINDERS], np.int64)
     for block in row_blocks(table, (), shard):
@@ -200,7 +218,7 @@ def _new_array(
 
 
 def _by_remainder(
-    table: Table, shard: int | None, columns: Sequence[str], offsets: np.ndarray
+    table: Table, shard: int, columns: Sequence[str], offsets: np.ndarray
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Yields the places of keys in DeepRec's order, and their columns with the keys themselves."""
     next_places = offsets[:-1].astype(np.int64)
@@ -256,18 +274,31 @@ def _number_of_rows(table: Table, rows: int | Mapping[str, int] | None) -> int:
 def _write_variable(table: Table, rows: int, folder: Path, bundle: Bundle) -> None:
     """Writes the variable of a table, and its slots."""
     names = _tensor_names(table, table.name)
+    arrays = {column: bundle.new_array(name, np.float32, (rows, table.dim)) for column, name in names.items()}
+    for block in _in_order_of_keys(table, list(names), rows, folder):
+        for column, array in arrays.items():
+            bundle.write(array, block.columns[column])
+
+
+def _in_order_of_keys(table: Table, columns: Sequence[str], rows: int, folder: Path) -> Iterator[RowBlock]:
+    """Yields the rows of the keys 0, 1, … below `rows`: new rows for keys that have none.
+
+    Raises:
+      CheckpointError: Another key has a row, or a row is damaged.
+    """
     optimizer = table.last.optimizer
     fills = {f"slot-{slot.name}": slot.fill for slot in (optimizer.slots if optimizer else ())}
-    arrays = {column: bundle.new_array(name, np.float32, (rows, table.dim)) for column, name in names.items()}
-    for begin, end, places, found in in_order(folder, rows, _by_key(table, rows, list(names))):
-        for column, array in arrays.items():
-            if column in fills:
-                ordered = np.full([end - begin, table.dim], fills[column], np.float32)
-            else:
-                ordered = table.initial_rows(np.arange(begin, end))
-            if column in found:
-                ordered[places] = found[column]
-            bundle.write(array, ordered)
+    for begin, end, places, found in in_order(folder, rows, _by_key(table, rows, columns)):
+        keys = np.arange(begin, end)
+        ordered = {
+            column: np.full([len(keys), table.dim], fills[column], np.float32)
+            if column in fills
+            else table.initial_rows(keys)
+            for column in columns
+        }
+        for column, some in found.items():
+            ordered[column][places] = some
+        yield RowBlock(keys, ordered)
 
 
 def _by_key(
@@ -315,11 +346,13 @@ def _beta_powers(tables: Iterable[Table]) -> dict[str, np.ndarray]:
     }
 
 
-def _left_out(form: str, tables: Iterable[Table], taken: Sequence[str]) -> list[str]:
+def _left_out(
+    form: str, tables: Iterable[Table], taken: Sequence[str], optimizers: Collection[str] | None = None
+) -> list[str]:
     """Returns a line for each table with arrays that the form has no place for; `taken` are those it has."""
     lines = []
     for table in tables:
-        has_place = ["values", *_slots(table)[1], *taken]
+        has_place = ["values", *_slots(table, optimizers)[1], *taken]
         arrays = [*columns_of(table), *(name for name in (WAITING[0], BLOOM[0]) if _has(table, name))]
         left = [name for name in arrays if name not in has_place]
         if left:
