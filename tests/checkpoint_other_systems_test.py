@@ -113,6 +113,23 @@ def test_deeprec(tmp_path, capsys, monkeypatch, key_dtype, bounds, shards):
     assert sorted(seen) == sorted(saved.rows) and sorted(waited) == sorted(saved.waiting) != []
 
 
+def test_adam_async_of_deeprec(tmp_path, capsys):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("items", dim=4)
+        rows = tf.nn.embedding_lookup(table, tf.constant([3], tf.int64))
+        train = sok.optimizers.AdamAsyncOptimizer(0.1).minimize(tf.reduce_sum(rows))
+        session.run(v1.global_variables_initializer())
+        for _ in range(2):
+            session.run(train)
+        v1.train.Saver().save(session, str(tmp_path / "model.ckpt"))
+    _, to = export(capsys, tmp_path / "model.ckpt", "deeprec")
+    found = tensors_of(to / "model.ckpt")
+    np.testing.assert_allclose(found["items/AdamAsync-values"], [[1 - 0.9**2] * 4], rtol=1e-6)
+    np.testing.assert_allclose(found["items/AdamAsync_1-values"], [[1 - 0.999**2] * 4], rtol=1e-4)
+    for number, beta in ((2, 0.9), (3, 0.999)):
+        np.testing.assert_allclose(found[f"items/AdamAsync_{number}"], [beta**3], rtol=1e-6)
+
+
 @pytest.mark.parametrize(("key_dtype", "bounds"), [("int64", None), ("uint32", (0, 2**32))])
 def test_sok2(tmp_path, capsys, key_dtype, bounds):
     saved = history(tmp_path, bounds, table=table_description(name="scope/items", key_dtype=key_dtype))

@@ -23,7 +23,7 @@ from sparse_operation_kit.checkpoint import reader
 from sparse_operation_kit.checkpoint.disk_order import in_order
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import BLOOM, WAITING, Table
-from sparse_operation_kit.checkpoint.reader import Bundle
+from sparse_operation_kit.checkpoint.reader import Bundle, SavedCheckpoint
 from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, row_blocks, waiting_ids
 
 # For each rule with the arithmetic of one of TensorFlow's optimizers: its name, and the names that it gives
@@ -44,6 +44,7 @@ _OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
     "rmsprop": ("RMSProp", {"rms": "rms", "momentum": "momentum"}),
     "rmsprop_centered": ("RMSProp", {"rms": "rms", "mg": "mg", "momentum": "momentum"}),
 }
+_ADAM_ASYNC = "AdamAsync"
 # DeepRec orders keys by their remainder of this.
 _REMAINDERS = 1000
 _DEEPREC_COLUMNS = {"freqs": "frequency", "versions": "last_step"}
@@ -60,12 +61,17 @@ def write_deeprec(tables: Sequence[Table], folder: Path) -> list[str]:
       CheckpointError: A table or a variable is damaged, or nothing can be written.
     """
     folder.mkdir()
-    bundle = _new_bundle(tables, folder)
+    bundle, saved = _new_bundle(tables, folder), _checkpoint_of(tables)
     for table in tables:
+        # This library and DeepRec have the powers of AdamAsync for each table.
+        is_async = saved.has_tensor(f"{_ADAM_ASYNC}/{table.name}/beta1_power")
         shards = len(table.last.shards)
         for shard in range(shards):
             name = f"{table.name}/part_{shard}" if shards > 1 else table.name
-            _write_deeprec_table(table, shard, name, folder, bundle)
+            names = _tensor_names(table, name, _ADAM_ASYNC if is_async else "")
+            _write_deeprec_table(table, shard, names, folder, bundle)
+            for number, power in enumerate(_beta_powers([table]).values() if is_async else (), start=2):
+                bundle.add(_numbered(f"{name}/{_ADAM_ASYNC}", number), power.reshape([1]))
     _finish(bundle, tables, folder)
     return _left_out("DeepRec's checkpoint", tables, [*_DEEPREC_COLUMNS.values(), *WAITING])
 
@@ -170,21 +176,33 @@ def _slots(table: Table, among: Collection[str] | None = None) -> tuple[str, dic
     return name, {f"slot-{ours}": theirs for ours, theirs in slots.items()}
 
 
-def _tensor_names(table: Table, name: str) -> dict[str, str]:
-    """Returns the names of TensorFlow's variables for the values and slots of a table, by column."""
-    optimizer, slots = _slots(table)
-    numbered = [f"{name}/{optimizer}{f'_{number}' if number else ''}" for number in range(len(slots))]
+def _tensor_names(table: Table, name: str, optimizer: str = "") -> dict[str, str]:
+    """Returns the names of TensorFlow's variables for the values and slots of a table, by column.
+
+    Args:
+      table: The table.
+      name: The variable's name.
+      optimizer: The optimizer's; by default TensorFlow's name of it.
+    """
+    known, slots = _slots(table)
+    numbered = [_numbered(f"{name}/{optimizer or known}", number) for number in range(len(slots))]
     return {"values": name, **dict(zip(slots, numbered))}
 
 
-def _write_deeprec_table(table: Table, shard: int, name: str, folder: Path, bundle: Bundle) -> None:
-    """Writes one of DeepRec's tables, or a part of one, with its slots' tables."""
+def _numbered(name: str, number: int) -> str:
+    """Returns the name that TensorFlow gives another variable of the same name."""
+    return f"{name}_{number}" if number else name
+
+
+def _write_deeprec_table(
+    table: Table, shard: int, names: Mapping[str, str], folder: Path, bundle: Bundle
+) -> None:
+    """Writes one of DeepRec's tables, or a part of one, with its slots' tables: `names` by column."""
     counts = np.zeros([_REMAINDERS], np.int64)
     for block in row_blocks(table, (), shard):
         counts += np.bincount(block.keys % _REMAINDERS, minlength=_REMAINDERS)
     offsets = _offsets(table, counts)
     rows, present = int(offsets[-1]), columns_of(table)
-    names = _tensor_names(table, name)
     small = {"partition_offset": offsets, **_deeprec_waiting(table, shard)}
     arrays: dict[str, list[int]] = {}
     for column, of_column in names.items():
@@ -314,6 +332,15 @@ def _by_key(
         yield block.keys, block.columns
 
 
+def _checkpoint_of(tables: Sequence[Table]) -> SavedCheckpoint:
+    """Opens the tables' checkpoint."""
+    prefix = tables[0].last.prefix
+    saved = reader.open_saved(prefix)
+    if saved is None:
+        raise CheckpointError(prefix, "is not there any more")
+    return saved
+
+
 def _new_bundle(tables: Sequence[Table], folder: Path) -> Bundle:
     """Returns a checkpoint in the folder, with the name of the tables' checkpoint."""
     return Bundle(folder / Path(tables[0].last.prefix).name)
@@ -321,16 +348,13 @@ def _new_bundle(tables: Sequence[Table], folder: Path) -> Bundle:
 
 def _finish(bundle: Bundle, tables: Sequence[Table], folder: Path) -> None:
     """Adds the ordinary variables of the tables' checkpoint, and names the new one in its folder's list."""
-    source = tables[0].last.prefix
-    saved = reader.open_saved(source)
-    if saved is None:
-        raise CheckpointError(source, "is not there any more")
+    saved = _checkpoint_of(tables)
     bundle.copy_others(saved)
     for name, power in _beta_powers(tables).items():
         if not saved.has_tensor(name):
             bundle.add(name, power)
     bundle.finish()
-    state = tf.compat.v1.train.generate_checkpoint_state_proto(str(folder), Path(source).name)
+    state = tf.compat.v1.train.generate_checkpoint_state_proto(str(folder), Path(saved.prefix).name)
     (folder / "checkpoint").write_text(str(state))
 
 
