@@ -86,6 +86,7 @@ def write_sok2(tables: Sequence[Table], folder: Path) -> list[str]:
         nothing can be written.
     """
     folder.mkdir()
+    bundle = _new_bundle(tables, folder)
     taken: dict[str, str] = {}
     facts = []
     for table in tables:
@@ -101,7 +102,7 @@ def write_sok2(tables: Sequence[Table], folder: Path) -> list[str]:
     # Each fact of all tables, and then the next one.
     columns = b"".join(itertools.chain(*zip(*facts)))
     (folder / "meta_info").write_bytes(struct.pack(">I", len(tables)) + columns)
-    _finish(_new_bundle(tables, folder), tables, folder)
+    _finish(bundle, tables, folder)
     return _left_out("SOK 2.x", tables, [], _SOK2_OPTIMIZERS)
 
 
@@ -343,6 +344,13 @@ def _checkpoint_of(tables: Sequence[Table]) -> SavedCheckpoint:
 
 def _new_bundle(tables: Sequence[Table], folder: Path) -> Bundle:
     """Returns a checkpoint in the folder, with the name of the tables' checkpoint."""
+    for table in tables:
+        if table.last.system:
+            raise CheckpointError(
+                table.last.path,
+                f"was written by {table.last.system}: restore it in a program of this library, and export "
+                "what that saves",
+            )
     return Bundle(folder / Path(tables[0].last.prefix).name)
 
 
