@@ -7,8 +7,10 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import foreign_checkpoints as foreign
 import forked
 from sparse_operation_kit import compat
 
@@ -30,8 +32,28 @@ def blocks(language: str) -> list[tuple[str, str]]:
     return found
 
 
+def _write_models(code: str) -> None:
+    """Writes the checkpoints of other systems that a program restores, into the working directory."""
+    keys, values = np.array([1, -7, 2**40, 5]), np.arange(16, dtype=np.float32).reshape(4, 4)
+    counts = np.array([3, 4, 5, 6])
+    kernel = foreign.variable("kernel", np.ones([4, 1], np.float32))
+    if "deeprec_model" in code:
+        rows = foreign.Rows(keys, values, {"Adagrad": values + 0.1}, counts, 100 * counts)
+        rows.filtered = np.array([8]), np.array([2]), np.array([900])
+        kernel["kernel/Adagrad"] = kernel["kernel"]
+        tensors = {**foreign.deeprec("user", rows, parts=2), **kernel, "global_step": np.int64(1000)}
+        foreign.save(Path("deeprec_model/model.ckpt-1000"), tensors)
+    if "tfra_model" in code:
+        rows = foreign.Rows(keys, values, {"Adam/m": values, "Adam/v": values})
+        kernel.update({name: kernel["kernel"] for name in ("kernel/Adam", "kernel/Adam_1")})
+        powers = {"beta1_power": np.float32(0.9**3), "beta2_power": np.float32(0.999**3)}
+        tensors = {**foreign.tfra("scope/users", rows, shards=2), **kernel, **powers}
+        foreign.save(Path("tfra_model/model.ckpt-1000"), tensors)
+
+
 def run(code: str, tmp_path: Path) -> None:
     """Runs a block of Python as a program, in the working directory. Fails if it does."""
+    _write_models(code)
     if not compat.IS_TENSORFLOW_2:
         if "tf.saved_model.load(" in code:
             pytest.skip("TensorFlow 1.15 loads SavedModels in sessions only")
