@@ -170,8 +170,10 @@ def _slots(table: Table, among: Collection[str] | None = None) -> tuple[str, dic
     They are empty if there is none, or none of `among`.
     """
     optimizer = table.last.optimizer
-    name, slots = _OPTIMIZERS.get(optimizer.name, ("", {})) if optimizer else ("", {})
-    has_same = bool(slots) and slots.keys() == {slot.name for slot in optimizer.slots}
+    if optimizer is None:
+        return "", {}
+    name, slots = _OPTIMIZERS.get(optimizer.name, ("", {}))
+    has_same = slots.keys() == {slot.name for slot in optimizer.slots}
     if not has_same or (among is not None and name not in among):
         return "", {}
     return name, {f"slot-{ours}": theirs for ours, theirs in slots.items()}
@@ -368,10 +370,10 @@ def _finish(bundle: Bundle, tables: Sequence[Table], folder: Path) -> None:
 
 def _beta_powers(tables: Iterable[Table]) -> dict[str, np.ndarray]:
     """Returns what TensorFlow's Adam has beside its slots, for optimizers that keep it elsewhere."""
-    optimizers = [table.last.optimizer for table in tables if _slots(table)[0] == _ADAM[0]]
-    if not optimizers:
+    trained = [table.last.optimizer for table in tables if _slots(table)[0] == _ADAM[0]]
+    last = max(filter(None, trained), key=lambda optimizer: optimizer.steps, default=None)
+    if last is None:
         return {}
-    last = max(optimizers, key=lambda optimizer: optimizer.steps)
     return {
         f"{beta}_power": np.array(last.hyper[beta] ** (last.steps + 1), np.float32)
         for beta in ("beta1", "beta2")
