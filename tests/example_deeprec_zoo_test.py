@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from example_support import EXAMPLES
 from harness import without_optimizations
-from sparse_operation_kit.checkpoint import open_checkpoint
+from sparse_operation_kit.checkpoint import cli as checkpoint_command
+from sparse_operation_kit.checkpoint import compare, open_checkpoint
 
 if not hasattr(tf.compat.v1, "estimator"):
     pytest.skip(f"TensorFlow {tf.__version__} has no Estimator", allow_module_level=True)
@@ -145,3 +146,23 @@ def test_a_run_goes_on_from_its_checkpoint(trained):
     flags = trained("din")["flags"]
     again = importlib.import_module("din").main([*flags, "--steps", "35"])
     assert len(again["losses"]) == 5 and again["checkpoint"].endswith("-35")
+
+
+@pytest.mark.parametrize("name", ["din", "wide_and_deep"])
+def test_a_run_goes_on_from_deeprecs_checkpoint_as_from_its_own(name, tmp_path):
+    program = importlib.import_module(name)
+    own, deeprecs = tmp_path / "own", tmp_path / "deeprecs"
+    flags = [*SHORT, "--ev_filter", "counter"]
+    first = program.main([*flags, "--steps", "10", "--checkpoint", str(own)])
+    written = ["export", first["checkpoint"], "--format", "deeprec", "--partitioned", "--to", str(deeprecs)]
+    assert checkpoint_command.main(written) == 0
+    ends = [
+        program.main([*flags, "--steps", "15", "--checkpoint", str(folder)]) for folder in (own, deeprecs)
+    ]
+    assert ends[0]["losses"] == ends[1]["losses"] and len(ends[1]["losses"]) == 5
+    assert ends[0]["auc"] == ends[1]["auc"]
+    tables = [open_checkpoint(end["checkpoint"]).tables for end in ends]
+    for of_own, of_deeprecs in zip(*tables):
+        found = compare(of_own.open(), of_deeprecs.open())
+        assert not (found.added or found.removed or found.changed or found.waiting), (of_own.name, found)
+        assert of_own.name == of_deeprecs.name and of_own.open().last.rows
