@@ -396,20 +396,10 @@ def before_copies(tensor: tf.Tensor) -> tf.Tensor:
 
 def calls_loops(op: tf.Operation) -> bool:
     """Returns whether an op that is no loop calls functions that have loops, or call such functions."""
-    called = [] if is_loop(op) else list(_functions_of(op.node_def))
-    functions = functions_of_graph(op.graph) if called else {}
-    seen = set()
-    while called:
-        name = called.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for node in functions[name].node_def:
-            if node.op in _LOOPS:
-                return True
-            called += _functions_of(node)
-            called += [node.op] * (node.op in functions)
-    return False
+    if is_loop(op) or not _functions_of(op.node_def):
+        return False
+    called = functions_called_by([op.node_def], functions_of_graph(op.graph))
+    return any(node.op in _LOOPS for one in called.values() for node in one.node_def)
 
 
 def reads_state_of_steps(op: tf.Operation) -> bool:
