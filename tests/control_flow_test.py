@@ -1,8 +1,12 @@
-"""Lookups inside tf.cond, tf.while_loop and tf.function read rows; only those in functions have gradients."""
+"""Lookups inside tf.cond, tf.while_loop and tf.function read rows; those in loops have no gradients.
+
+`branch_gradients_test` is about gradients of branches.
+"""
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 import harness
 import sparse_operation_kit as sok
@@ -49,27 +53,52 @@ def test_rows_are_read_and_inserted(session, look_up):
     np.testing.assert_array_equal(got, session.run(outside))
 
 
-def in_cond_in_function(table, keys):
-    return tf.function(lambda given: in_cond_of_function(table, given))(keys)
+def in_cond_in_while_loop(table, keys):
+    def body(i, rows):
+        return i + 1, rows + in_cond(table, keys)
+
+    return tf.while_loop(lambda i, _: i < 1, body, [tf.constant(0), tf.zeros([3, 2])])[1]
 
 
-def in_cond_of_function(table, keys):
+def in_while_loop_in_cond(table, keys):
     return tf.cond(
-        tf.equal(keys[0], 5), lambda: tf.nn.embedding_lookup(table, keys), lambda: tf.zeros([3, 2])
+        tf.equal(keys[0], 5), lambda: in_while_loop(table, keys), lambda: tf.nn.embedding_lookup(table, keys)
     )
 
 
-@pytest.mark.parametrize("look_up", [in_cond, in_while_loop, in_cond_in_function])
+def in_function_in_while_loop(table, keys):
+    look_up = tf.function(lambda: tf.nn.embedding_lookup(table, keys))
+
+    def body(i, rows):
+        return i + 1, rows + look_up()
+
+    rows = tf.while_loop(lambda i, _: i < 1, body, [tf.constant(0), look_up()])[1]
+    return rows
+
+
+LOOPS = [in_while_loop, in_cond_in_while_loop, in_while_loop_in_cond, in_function_in_while_loop]
+
+
+@pytest.mark.parametrize("look_up", LOOPS)
 @pytest.mark.parametrize("taped", [False, True])
-def test_a_gradient_from_a_branch_or_a_loop_names_the_table(look_up, taped):
-    if compat.VERSION < (2, 0) and look_up is not in_cond:
+def test_a_gradient_from_a_loop_names_the_table(look_up, taped):
+    if compat.VERSION < (2, 0):
         pytest.skip("TensorFlow 1.15 refuses this gradient itself, or has none")
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="inner_table", dim=2)
-        with pytest.raises(TypeError, match="inner_table.*tf.cond"):
+        with pytest.raises(TypeError, match="inner_table.*tf.while_loop"):
             with tf.GradientTape() as tape:
                 sum_of_rows = tf.reduce_sum(look_up(table, tf.constant([5, 6, 5], tf.int64)))
             tape.gradient(sum_of_rows, table) if taped else tf.gradients(sum_of_rows, table)
+
+
+def test_a_gradient_from_a_loop_of_a_function_with_switches_names_the_table(monkeypatch):
+    monkeypatch.setattr(control_flow_util, "ENABLE_CONTROL_FLOW_V2", False)
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="inner_table", dim=2)
+        rows = in_function_in_while_loop(table, tf.constant([5, 6, 5], tf.int64))
+        with pytest.raises(TypeError, match="inner_table.*tf.while_loop"):
+            tf.gradients(rows, table)
 
 
 def test_a_gradient_leaves_a_function(session):

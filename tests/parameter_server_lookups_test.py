@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 import local_cluster
 import sparse_operation_kit as sok
@@ -122,7 +124,7 @@ def keys_without_rows():
 
 @kind
 def conditions_and_loops():
-    """Lookups there have no gradients, also in one process."""
+    """Lookups in loops have no gradients, also in one process, nor those in branches that are functions."""
     users, keys = table(), tf.constant(KEYS)
     is_small = tf.reduce_sum(keys) < 0
     branch = tf.cond(
@@ -138,6 +140,46 @@ def conditions_and_loops():
     before = [tf.stop_gradient(branch), tf.stop_gradient(summed)]
     with tf.control_dependencies(before):
         return [*before, tf.nn.embedding_lookup(users, keys)]
+
+
+@contextlib.contextmanager
+def without_functions():
+    """Makes tf.cond without functions, the only kind whose lookups train on servers."""
+    was_on = control_flow_util.ENABLE_CONTROL_FLOW_V2
+    control_flow_util.ENABLE_CONTROL_FLOW_V2 = False
+    try:
+        yield
+    finally:
+        control_flow_util.ENABLE_CONTROL_FLOW_V2 = was_on
+
+
+@kind
+def branches():
+    users, items, of_ids = table(), table("items"), weights()
+    step = v1.get_variable("step", initializer=0, trainable=False, use_resource=True)
+    is_even = tf.equal(step.assign_add(1) % 2, 0)
+    with without_functions():
+        of_users = tf.cond(
+            is_even,
+            lambda: tf.nn.embedding_lookup(users, tf.range(SAMPLES)),
+            lambda: v1.nn.embedding_lookup_sparse(users, sparse(), sparse(of_ids), combiner="mean"),
+        )
+        of_items = tf.cond(
+            is_even, lambda: tf.nn.embedding_lookup(items, tf.constant(KEYS)), lambda: tf.zeros([IDS, 4])
+        )
+    return [of_users, tf.nn.embedding_lookup(users, tf.constant(KEYS)) + of_items]
+
+
+def test_a_branch_that_is_a_function_has_no_gradient():
+    with local_cluster.graph_on(1):
+        users = table()
+        rows = tf.cond(
+            v1.placeholder_with_default(True, []),
+            lambda: tf.nn.embedding_lookup(users, [1]),
+            lambda: tf.zeros([1, 4]),
+        )
+        with pytest.raises(TypeError, match="'users'.* inside a tf.cond of functions.* parameter servers"):
+            tf.gradients(rows, users)
 
 
 def embedding(name, dim=4, dtype=tf.int64, over=feature_columns.categorical_column_with_embedding, **options):

@@ -36,6 +36,8 @@ GROUP_SUM_APPLY_GRADIENTS = "SokGroupSumApplyGradients"
 DIVIDE_GRADIENTS = "SokDivideGradients"
 EXCHANGE = "SokExchange"
 OPAQUE = "SokOpaque"
+NO_ROWS = "SokNoRows"
+ROWS_OF_BRANCHES = "SokRowsOfBranches"
 CHECK_CHECKPOINT = "SokCheckCheckpoint"
 RAISE_FAILURES = "SokRaiseFailures"
 CHECKPOINT_STAGE = "SokCheckpointStage"
@@ -44,6 +46,8 @@ VOCABULARY_LOOKUP = "SokVocabularyLookup"
 MERGE_IDS = "SokMergeIds"
 COMBINE_ROWS = "SokCombineRows"
 COMBINE_ROWS_GRAD = "SokCombineRowsGrad"
+# The gradient function of the IdentityN that passes on the outputs of a lookup in a branch.
+IN_BRANCH = "SparseOperationKitRowsInBranch"
 # Types of TensorFlow's ops that call the function `f`.
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
@@ -73,6 +77,12 @@ _LEAVES_LOOPS = {
     "Exit": "takes a value out of a loop that is not a function",
     "RefExit": "the same, for a variable in its old form",
 }
+_JOIN_SLICES = {
+    "ConcatV2": "joins the gradients of several uses of a tensor",
+    "Merge": "joins those of branches that are no functions",
+    "Cast": "makes the numbers of rows that both have one dtype",
+    "Identity": "created for the outputs of functions",
+}
 _LOOPS = {
     "While": "created by tf.while_loop from two functions",
     "StatelessWhile": "the same, if neither function has state",
@@ -83,6 +93,7 @@ _PASS_GRADIENTS_ON = {
 _COPY = {
     "Identity": "created for the outputs of functions and loops",
 }
+_OPTIONAL = "OptionalFromValue"  # made of what the gradient of a branch takes from the branch
 _UNIQUE = "Unique"  # its first output has each value once
 _GROUP_CONTROL_INPUTS = {
     "NoOp": "created by tf.group; a gate may wait for it instead of the gradients",
@@ -201,7 +212,8 @@ def handles_of(op: tf.Operation) -> list[tf.Tensor]:
     op = operation(op)
     while op.type in _LEAD_TO_HANDLES:
         op = inputs_of(op)[_LEAD_TO_HANDLES[op.type]].op
-    return inputs_of(op).get("handles", []) if is_of_library(op) else []
+    inputs = inputs_of(op) if is_of_library(op) else {}
+    return [inputs["handle"]] if op.type == ROWS_OF_BRANCHES else inputs.get("handles", [])
 
 
 def lookup_of_outputs(op: tf.Operation) -> tf.Operation | None:
@@ -221,6 +233,15 @@ def lookup_of_outputs(op: tf.Operation) -> tf.Operation | None:
 def tables_of(graph: tf.Graph) -> list[tf.Operation]:
     """Returns the ops of a graph that create table handles."""
     return [op for op in graph.get_operations() if op.type == TABLE]
+
+
+def is_passed_on_in_branch(op: tf.Operation) -> bool:
+    """Returns whether an op gives outputs of a lookup whose gradients another op computes: see IN_BRANCH."""
+    consumers = outputs_of(op)["outputs"][0].consumers()
+    return any(
+        one.type == "IdentityN" and one.node_def.attr["_gradient_op_type"].s == IN_BRANCH.encode()
+        for one in consumers
+    )
 
 
 def trains_tables(graph: tf.Graph) -> bool:
@@ -340,6 +361,17 @@ def loops_around(op: tf.Operation) -> list[tf.Operation]:
     return found
 
 
+def leaves_loop(indices: tf.Tensor) -> bool:
+    """Returns whether row numbers of a gradient come, alone or joined to others, out of a loop.
+
+    Loops that are functions give no row numbers.
+    """
+    ops = [indices.op]
+    while ops and all(op.type not in _LEAVES_LOOPS for op in ops):
+        ops = [tensor.op for op in ops if op.type in _JOIN_SLICES for tensor in op.inputs]
+    return bool(ops)
+
+
 def is_conditional(op: tf.Operation) -> bool:
     """Returns whether an op runs one of several functions, its branches."""
     return op.type in _HAVE_BRANCHES or op.type in _HAVE_MANY_BRANCHES
@@ -380,6 +412,11 @@ def called_in_place(op: tf.Operation, functions: Mapping[str, Any]) -> list[str]
     if op.type in _HAVE_MANY_BRANCHES:
         return [one.name for one in op.get_attr("branches")]
     return [op.get_attr(name).name for name in _FUNCTIONS.get(op.type, ())]
+
+
+def is_left_for_gradients(op: tf.Operation) -> bool:
+    """Returns whether an op gives a gradient's branch what one of the library's ops left in a branch."""
+    return op.type == _OPTIONAL and any(is_of_library(tensor.op) for tensor in op.inputs)
 
 
 def is_copy(op: tf.Operation) -> bool:
@@ -514,14 +551,14 @@ def lookups_behind(gradient: tf.IndexedSlices) -> tuple[list[tf.Tensor], int] | 
 
 def names_each_row_once(indices: tf.Tensor) -> bool:
     """Returns whether row numbers are known to be distinct, as in the gradient of one group, gated or not."""
-    while indices.op.type in _PASS_GRADIENTS_ON:
-        (indices,) = indices.op.inputs
+    while indices.op.type in (*_PASS_GRADIENTS_ON, ROWS_OF_BRANCHES):
+        indices = indices.op.inputs[-1]
     return indices.op.type in _GIVE_GRADIENTS or (indices.op.type == _UNIQUE and indices.value_index == 0)
 
 
 def comes_from_tables(indices: tf.Tensor) -> bool:
     """Returns whether row numbers depend on those of tables' gradients, directly or through other ops."""
-    return any(op.type in _GIVE_GRADIENTS for op in ops_behind(indices))
+    return any(op.type in (*_GIVE_GRADIENTS, ROWS_OF_BRANCHES) for op in ops_behind(indices))
 
 
 def tables_of_gradient(indices: tf.Tensor) -> list[tf.Operation]:
@@ -534,8 +571,8 @@ def tables_of_gradient(indices: tf.Tensor) -> list[tf.Operation]:
             tensors += [] if captured is None else [captured]
     tables = {}
     for tensor in tensors:
-        if tensor.op.type in _GIVE_GRADIENTS and output_name(tensor)[0] == "indices":
-            table = table_of(GroupGradient(tensor.op, 1).handles[output_name(tensor)[1]])
+        if tensor.op.type in (*_GIVE_GRADIENTS, ROWS_OF_BRANCHES) and output_name(tensor)[0] == "indices":
+            table = table_of(handles_of(tensor.op)[output_name(tensor)[1]])
             tables[table.name] = table
     return list(tables.values())
 

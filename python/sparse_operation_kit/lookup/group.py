@@ -20,9 +20,10 @@ from sparse_operation_kit import native
 from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.compat.internals import ops, resource_variable_ops
 from sparse_operation_kit.graphs import graph_ops
-from sparse_operation_kit.lookup import recomputed, sharded
+from sparse_operation_kit.lookup import branches, recomputed, sharded
 from sparse_operation_kit.lookup.gradient_graph import (
-    check_gradient_graph,
+    Gradients,
+    gradient_of,
     refuse_second_derivative,
     table_slices,
 )
@@ -233,16 +234,17 @@ def lookup_group(
         "placed": [lookup.is_placed for lookup in lookups],
     }
     is_sharded = communicator().size > 1 or bool(tables[0].servers.devices)
-    if not is_sharded and not _looks_ahead.get():
-        return list(native.ops.sok_group_lookup(**arguments, name=name).outputs)
-    if not is_sharded:
-        outputs = _look_up_in_two(arguments, name)
-    else:
+    weights = arguments["weights"]
+    if is_sharded:
         modes = [_exchange([lookup for lookup in lookups if lookup.variable is table]) for table in tables]
         outputs = sharded.look_up(arguments, modes, tables, name)
+    elif _looks_ahead.get():
+        outputs, weights = _look_up_in_two(arguments, name), []
+    else:
+        outputs = list(native.ops.sok_group_lookup(**arguments, name=name).outputs)
     for shape, output in zip(shapes, outputs):
         output.set_shape(shape)
-    return outputs
+    return outputs if is_reading_only() else branches.with_gradients(tables, weights, outputs)
 
 
 @row_lookup.register
@@ -364,31 +366,24 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
     return tensor
 
 
-@ops.RegisterGradient(graph_ops.GROUP_LOOKUP)
-def _group_lookup_gradient(
-    op: tf.Operation, *gradients: tf.Tensor
-) -> list[tf.Tensor | tf.IndexedSlices | None]:
-    tables, weights = _gradients_of_group(op, gradients, op.get_attr("num_weights"), op.get_attr("weighted"))
-    return graph_ops.in_order_of_inputs(op, {"handles": tables, "weights": weights})
+@gradient_of(graph_ops.GROUP_LOOKUP)
+def _gradients_of_group(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Gradients:
+    return _gradients(op, gradients, op.get_attr("num_weights"), op.get_attr("weighted"))
 
 
-@ops.RegisterGradient(graph_ops.GROUP_LOOKUP_READ)
-def _group_lookup_read_gradient(
-    op: tf.Operation, *gradients: tf.Tensor
-) -> list[tf.Tensor | tf.IndexedSlices | None]:
-    tables, _ = _gradients_of_group(op, gradients, 0, [False] * op.get_attr("num_lookups"))
-    return graph_ops.in_order_of_inputs(op, {"handles": tables})
+@gradient_of(graph_ops.GROUP_LOOKUP_READ)
+def _gradients_of_read(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Gradients:
+    return _gradients(op, gradients, 0, [False] * op.get_attr("num_lookups"))
 
 
-def _gradients_of_group(
+def _gradients(
     op: tf.Operation, gradients: Sequence[tf.Tensor], num_weights: int, weighted: Sequence[bool]
-) -> tuple[list[tf.IndexedSlices], Sequence[tf.Tensor]]:
+) -> Gradients:
     """Returns the gradients of the tables and of the weights, for an op with the outputs and a plan."""
-    check_gradient_graph(op)
     result = native.ops.sok_group_lookup_grad(
         handles=graph_ops.handles_of(op),
         plan=graph_ops.outputs_of(op)["plan"],
-        gradients=graph_ops.gradients_of_outputs(op, gradients)["outputs"],
+        gradients=gradients,
         num_weights=num_weights,
         dims=op.get_attr("dims"),
         weighted=weighted,

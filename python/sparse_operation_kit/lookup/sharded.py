@@ -25,7 +25,8 @@ from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.gradient_graph import (
-    check_gradient_graph,
+    Gradients,
+    gradient_of,
     is_in_function,
     refuse_second_derivative,
     table_slices,
@@ -144,12 +145,8 @@ def _here(tensor: tf.Tensor) -> tf.Tensor:
     return tensor if tensor.graph is tf.compat.v1.get_default_graph() else tf.identity(tensor)
 
 
-@ops.RegisterGradient(graph_ops.GROUP_COMBINE)
-def _group_combine_gradient(
-    op: tf.Operation, *gradients: tf.Tensor
-) -> list[tf.Tensor | tf.IndexedSlices | None]:
-    check_gradient_graph(op)
-    dims = op.get_attr("dims")
+@gradient_of(graph_ops.GROUP_COMBINE)
+def _gradients_of_combine(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Gradients:
     inputs = graph_ops.inputs_of(op)
     if not inputs["served"]:
         return _gradients_on_servers(graph_ops.operation(op), gradients)
@@ -159,11 +156,9 @@ def _group_combine_gradient(
         reduced = _reduced(op, gradients)
     arrived = _exchange(reduced.words, reduced.splits, exchange_name)
     summed = native.ops.sok_group_sum(
-        handles=inputs["handles"], served=inputs["served"][0], **arrived, dims=dims
+        handles=inputs["handles"], served=inputs["served"][0], **arrived, dims=op.get_attr("dims")
     )
-    return graph_ops.in_order_of_inputs(
-        op, {"handles": table_slices(summed), "weights": reduced.weight_gradients}
-    )
+    return table_slices(summed), reduced.weight_gradients
 
 
 def _reduced(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Any:
@@ -176,16 +171,21 @@ def _reduced(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Any:
         received_splits=inputs["received_splits"],
         sent=inputs["sent"],
         sent_splits=inputs["sent_splits"],
-        gradients=graph_ops.gradients_of_outputs(op, gradients)["outputs"],
+        gradients=gradients,
         num_weights=op.get_attr("num_weights"),
         dims=op.get_attr("dims"),
         weighted=op.get_attr("weighted"),
     )
 
 
-def _gradients_on_servers(
-    op: tf.Operation, gradients: Sequence[tf.Tensor]
-) -> list[tf.Tensor | tf.IndexedSlices | None]:
+def _gradients_on_servers(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Gradients:
+    if op.graph is not tf.compat.v1.get_default_graph():
+        raise TypeError(
+            f"There is no gradient for lookups in embedding variables {graph_ops.table_names(op)} inside a "
+            "tf.cond of functions: they are on parameter servers, and TensorFlow would send the state of the "
+            "lookup between processes. Look the rows up outside and use them inside, or call "
+            "tf.compat.v1.disable_control_flow_v2() before"
+        )
     dims = op.get_attr("dims")
     inputs = graph_ops.inputs_of(op)
     with on_device(op.device):
@@ -210,9 +210,7 @@ def _gradients_on_servers(
             num_tables=len(dims),
             dims=dims,
         )
-    return graph_ops.in_order_of_inputs(
-        op, {"handles": table_slices(joined), "weights": reduced.weight_gradients}
-    )
+    return table_slices(joined), reduced.weight_gradients
 
 
 for _op in (graph_ops.GROUP_REDUCE, graph_ops.GROUP_SUM, graph_ops.GROUP_JOIN, graph_ops.DIVIDE_GRADIENTS):
