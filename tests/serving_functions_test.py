@@ -12,6 +12,7 @@ import harness
 import saved_files
 import sparse_operation_kit as sok
 import sparse_operation_kit.dist_model_parallel as dmp
+from sparse_operation_kit import compat
 from sparse_operation_kit.lookup.group import reading_only
 
 v1 = tf.compat.v1
@@ -114,7 +115,7 @@ def make_outputs(tables, ids, kernel):
 
 
 class Model:
-    def __init__(self, session, with_functions):
+    def __init__(self, session, with_functions, trains):
         self.session = session
         matrix = np.arange(15, dtype=np.float32).reshape(5, 3) / 7
         tables = [
@@ -123,7 +124,7 @@ class Model:
         ]
         self.inputs = {"ids": v1.placeholder(tf.int64, [None], "ids")}
         self.kernel = v1.get_variable("kernel", [3, 3], use_resource=True)
-        with reading_only(), control_flow(with_functions):
+        with contextlib.nullcontext() if trains else reading_only(), control_flow(with_functions):
             self.outputs = make_outputs(tables, self.inputs["ids"], self.kernel)
         loss = tf.add_n([tf.reduce_sum(tf.sin(3 * tf.nn.embedding_lookup(table, KEYS))) for table in tables])
         step = v1.train.AdagradOptimizer(0.1).minimize(loss)
@@ -146,10 +147,10 @@ def assert_no_op_of_library(graph_def):
     assert nodes and [node.op for node in nodes if node.op.startswith("Sok")] == []
 
 
-@pytest.mark.parametrize("with_functions", [True, False])
-def test_functions_and_loops(tmp_path, with_functions):
+@pytest.mark.parametrize(("with_functions", "trains"), [(True, False), (False, True)])
+def test_functions_and_loops(tmp_path, with_functions, trains):
     with harness.graph_and_session() as session:
-        model = Model(session, with_functions)
+        model = Model(session, with_functions, trains)
         wanted = [model.run(ids) for ids in CASES]
         with control_flow(with_functions):
             sok.serving.export(session, tmp_path / "model", model.inputs, model.outputs)
@@ -178,13 +179,37 @@ def test_constant_ids_in_a_branch_that_is_no_function_are_refused(tmp_path):
         table = sok.EmbeddingVariable("items", 2, initializer=0.5)
         ids = v1.placeholder(tf.int64, [None], "ids")
         look_up = tf.function(lambda: tf.nn.embedding_lookup(table, [3]))
-        with control_flow(False):
+        with control_flow(False), reading_only():
             rows = tf.cond(tf.size(ids) > 1, look_up, lambda: tf.zeros([1, 2]))
         harness.initialize(session)
         with pytest.raises(
             ValueError, match="looks up constant ids in a branch or a loop that is no function"
         ):
             sok.serving.export(session, tmp_path / "model", {"ids": ids}, {"rows": rows})
+
+
+@pytest.mark.parametrize("with_functions", [True, False])
+def test_a_branch_of_a_graph_that_trains(tmp_path, with_functions):
+    if with_functions and compat.VERSION < (2, 0):
+        pytest.skip("TensorFlow 1.15 refuses this gradient itself, or has none")
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("items", 2, initializer=0.5)
+        ids = v1.placeholder(tf.int64, [None], "ids")
+        in_function = tf.function(lambda: tf.nn.embedding_lookup(table, [3]))
+
+        def look_up():
+            return in_function() * tf.nn.embedding_lookup(table, ids[:1] + 3) + in_function()
+
+        with control_flow(with_functions):
+            rows = tf.cond(tf.size(ids) > 1, look_up, lambda: tf.zeros([1, 2]))
+        step = v1.train.GradientDescentOptimizer(0.25).minimize(tf.reduce_sum(rows))
+        harness.initialize(session)
+        session.run(step, {ids: [0, 1]})
+        wanted = session.run(rows, {ids: [0, 1]})
+        assert wanted[0, 0] < 0.5
+        sok.serving.export(session, tmp_path / "model", {"ids": ids}, {"rows": rows})
+    for given, expected in ([0], [[0.0, 0.0]]), ([0, 1], wanted):
+        np.testing.assert_allclose(harness.served(str(tmp_path / "model"), ids=given)["rows"], expected)
 
 
 def test_layers_with_dense_tables(tmp_path):

@@ -45,6 +45,8 @@ class Given:
         """
         if graph_ops.lookup_of_outputs(op) is not None or op.type in _OTHERS:
             return True
+        if graph_ops.is_left_for_gradients(op):
+            return True
         return bool(graph_ops.called_in_place(op, self._functions)) and (
             self._is_function or bool(graph_ops.ops_of_library_called_by(op, self._functions))
         )
@@ -55,6 +57,8 @@ class Given:
 
     def sources(self, op: tf.Operation) -> list[tf.Operation]:
         """Returns the ops that an op depends on."""
+        if graph_ops.is_left_for_gradients(op):
+            return []
         lookup = graph_ops.lookup_of_outputs(op)
         if lookup is not None:
             inputs = graph_ops.inputs_of(lookup)
@@ -122,7 +126,8 @@ class Given:
                 continue
             found[op] = origin
             for consumer in (consumer for tensor in op.outputs for consumer in tensor.consumers()):
-                if consumer.type in _OTHERS or not self.is_replaced(consumer):
+                takes_outputs = consumer.type in _OTHERS and consumer.type != graph_ops.NO_ROWS
+                if takes_outputs or not self.is_replaced(consumer):
                     # What takes a handle is to blame, not the table.
                     pending.append((consumer, consumer if op.type == graph_ops.TABLE else origin))
         return found

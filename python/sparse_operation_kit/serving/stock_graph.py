@@ -192,6 +192,8 @@ class StockGraph:
             inputs = graph_ops.inputs_of(lookup)
             tables = [self._table(value_of(handle)) for handle in inputs["handles"]]
             return stock_lookups.look_up(lookup, {name: tensors(inputs[name]) for name in DATA}, tables)
+        if graph_ops.is_left_for_gradients(op):
+            return [tf.raw_ops.OptionalNone()]
         if op.type == graph_ops.VOCABULARY_LOOKUP:
             inputs = graph_ops.inputs_of(op)
             vocabulary = self._vocabulary(value_of(inputs["keys"]), value_of(inputs["size"]))
@@ -267,7 +269,9 @@ class StockGraph:
                 else:
                     copy = self._copied(op, self._tensors(map(value_of, op.inputs)))
                     outputs, made[op] = copy.outputs, [copy]
-            for given, output in zip(op.outputs, outputs):
+            # The plan of a lookup, which a function returns for its gradient, has no counterpart.
+            missing = range(len(outputs), len(op.outputs))
+            for given, output in zip(op.outputs, [*outputs, *(tf.raw_ops.OptionalNone() for _ in missing)]):
                 if not self._is_of_source(output):
                     output.set_shape(given.shape)
                 values[given.name] = output

@@ -119,10 +119,16 @@ def _raise_failures(op: tf.Operation, inputs: Mapping[str, Any]) -> list[tf.Tens
         return [tf.constant("OK")]
 
 
-# The outputs of ops of the library that need no table, from the op, whose attributes are read, and its inputs
-# by name in the default graph.
+def _no_rows(op: tf.Operation, inputs: Mapping[str, Any]) -> list[tf.Tensor]:
+    del inputs
+    return [tf.zeros([0, op.get_attr("dim")])]
+
+
+# The outputs of ops of the library that need no row of a table, from the op, whose attributes are read, and
+# its inputs by name in the default graph.
 COUNTERPARTS: Mapping[str, Callable[[tf.Operation, Mapping[str, Any]], list[tf.Tensor]]] = {
     graph_ops.MERGE_IDS: _merge_ids,
     graph_ops.COMBINE_ROWS: _combine_rows,
     graph_ops.RAISE_FAILURES: _raise_failures,
+    graph_ops.NO_ROWS: _no_rows,
 }
