@@ -26,7 +26,8 @@ class Compaction {
   Status Run() {
     auto tables = from_.Tables();
     SOK_RETURN_IF_ERROR(tables.status());
-    if (tables.value().empty()) return InvalidArgument("'", from_.index_path(), "' has no table of this library");
+    if (tables.value().empty())
+      return InvalidArgument("'", from_.index_path(), "' has no table of this library");
     tables_ = what_.tables.empty() ? std::move(tables.value()) : what_.tables;
     auto facts = from_.ReadFacts();
     SOK_RETURN_IF_ERROR(facts.status());

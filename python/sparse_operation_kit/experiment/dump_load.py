@@ -43,8 +43,8 @@ def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
     Args:
       path: The directory.
       load_vars: An embedding variable, or a list or tuple of them, with the names that they had in `dump`.
-      optimizer: None or gradient descent, which has no state. From a directory of SOK 2.x: the optimizer whose
-        `apply_gradients` trains the variables in this graph, to load its slots too.
+      optimizer: None or gradient descent, which has no state. From a directory of SOK 2.x: the optimizer
+        whose `apply_gradients` trains the variables in this graph, to load its slots too.
 
     Raises:
       TypeError, ValueError: As for `dump`; or an optimizer does not train a variable yet.
@@ -72,8 +72,8 @@ def _load_sok2(description: str, variables: list[EmbeddingVariable], optimizer: 
             raise TypeError(f"sok.experiment.load: not an embedding variable: {variable!r}")
         if optimizer is not None and not variable.trained_by:
             raise ValueError(
-                f"sok.experiment.load: no optimizer trains embedding variable '{variable.m_var_name}' in this "
-                "graph yet, and its slots are those of an optimizer: apply the gradients first"
+                f"sok.experiment.load: no optimizer trains embedding variable '{variable.m_var_name}' in "
+                "this graph yet, and its slots are those of an optimizer: apply the gradients first"
             )
     tables = sorted(variables, key=lambda variable: variable.m_var_name)
     loaded = add_load_ops(
