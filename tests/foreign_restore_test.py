@@ -294,3 +294,47 @@ def test_a_table_without_hashing_takes_a_variable_of_its_size(tmp_path):
             else:
                 with pytest.raises(tf.errors.InvalidArgumentError, match=r"'t'.*\[0, 7\).*6 rows"):
                     saver.restore(session, str(tmp_path / "m"))
+
+
+def test_increments_of_deeprec(tmp_path):
+    rows = deeprec_rows()
+    full = {**dense_of(), **foreign.deeprec("scope/items", rows, 3)}
+    foreign.save(tmp_path / "model.ckpt-50", full)
+    # Some rows change, one that waited has a row now, and one is new.
+    changed, waited = np.arange(0, 70, 7), rows.filtered[0][4]
+    rng = np.random.default_rng(1)
+    keys = np.concatenate([rows.keys[changed], [waited, 99999]])
+    floats = [rng.random([len(keys), DIM], np.float32) for _ in range(3)]
+    later = foreign.Rows(
+        keys,
+        floats[0],
+        {"Adam": floats[1], "Adam_1": floats[2]},
+        rng.integers(3, 99, len(keys)),
+        rng.integers(50, 60, len(keys)),
+    )
+    prefix = tmp_path / ".incremental_checkpoint" / "incremental_model.ckpt-60"
+    foreign.save(prefix, {**dense_of(steps=60), **foreign.deeprec_increment("scope/items", later, 3)})
+    columns, table = restored(prefix, **POLICIES)
+    kept = ~np.isin(rows.keys, keys)
+    whole = foreign.Rows(
+        np.concatenate([rows.keys[kept], keys]),
+        np.concatenate([rows.values[kept], later.values]),
+        {slot: np.concatenate([rows.slots[slot][kept], later.slots[slot]]) for slot in later.slots},
+    )
+    assert_rows(columns, whole)
+    counts = np.concatenate([rows.freqs[kept], later.freqs])
+    np.testing.assert_array_equal(columns["frequency"], counts[np.argsort(whole.keys)])
+    assert sorted(waiting_ids(table)[0]) == sorted(set(rows.filtered[0]) - {waited})
+    assert (table.last.steps, table.last.optimizer.steps) == (60, 60)
+    # The full checkpoint is needed, with the same parts, and no later.
+    for tensors, reason in (
+        ({**dense_of(), **foreign.deeprec("scope/items", rows, 2)}, "parts, dims or global steps differ"),
+        ({**dense_of(steps=70), **foreign.deeprec("scope/items", rows, 3)}, "global steps differ"),
+        ({**dense_of(), **foreign.deeprec("scope/others", rows, 3)}, "has no 'scope/items'"),
+    ):
+        foreign.save(tmp_path / "model.ckpt-50", tensors)
+        with pytest.raises(tf.errors.OpError, match=reason):
+            restored(prefix)
+    (tmp_path / "checkpoint").unlink()
+    with pytest.raises(tf.errors.NotFoundError, match="names no full checkpoint"):
+        restored(prefix)

@@ -77,6 +77,47 @@ StatusOr<ChainedTable> ReadOne(const std::shared_ptr<SavedCheckpoint>& checkpoin
   return ChainedTable{checkpoint, facts.value().id, path, std::move(manifest.value())};
 }
 
+// The checkpoint that the list of a folder calls the latest one; empty if it cannot be read.
+std::string LatestIn(Files& files, const std::string& folder) {
+  std::string list;
+  constexpr int64_t kMaxList = int64_t{1} << 26;
+  if (!ReadWholeFile(files, folder + "/checkpoint", kMaxList, &list).ok()) return "";
+  const std::string begin = "model_checkpoint_path: \"";
+  const size_t at = list.find(begin);
+  if (at == std::string::npos) return "";
+  const size_t first = at + begin.size();
+  return (fs::path(folder) / list.substr(first, list.find('"', first) - first)).string();
+}
+
+// The chain of a table of another system: itself, or an increment of DeepRec's with all changes since the
+// full checkpoint, which is the latest one in the folder above.
+StatusOr<std::vector<ChainedTable>> ReadForeignChain(OpenedCheckpoints& opened, ChainedTable last,
+                                                     const std::string& name) {
+  std::vector<ChainedTable> chain;
+  if (last.manifest.delta) {
+    const std::string folder = FolderOf(FolderOf(AbsolutePath(last.checkpoint->prefix())));
+    const std::string base = LatestIn(opened.files(), folder);
+    if (base.empty()) {
+      return NotFound("'", last.path, "' is an increment, but '", folder,
+                      "/checkpoint' names no full checkpoint on which it builds");
+    }
+    const auto below = opened.Get(base);
+    SOK_RETURN_IF_ERROR(below.status());
+    auto full = ReadOne(below.value(), name);
+    SOK_RETURN_IF_ERROR(full.status());
+    const Manifest& of_full = full.value().manifest;
+    if (of_full.system != last.manifest.system || of_full.delta ||
+        of_full.shards.size() != last.manifest.shards.size() ||
+        of_full.table.options.dim != last.manifest.table.options.dim || of_full.steps > last.manifest.steps) {
+      return DataLoss("'", last.path, "' is not an increment of '", full.value().path,
+                      "': their parts, dims or global steps differ");
+    }
+    chain.push_back(std::move(full.value()));
+  }
+  chain.push_back(std::move(last));
+  return chain;
+}
+
 }  // namespace
 
 StatusOr<std::vector<ChainedTable>> ReadChain(OpenedCheckpoints& opened, const std::string& prefix,
@@ -86,6 +127,7 @@ StatusOr<std::vector<ChainedTable>> ReadChain(OpenedCheckpoints& opened, const s
   auto last = ReadOne(checkpoint.value(), name);
   SOK_RETURN_IF_ERROR(last.status());
   std::vector<ChainedTable> chain;
+  if (last.value().manifest.is_foreign()) return ReadForeignChain(opened, std::move(last.value()), name);
   for (const ChainLink& link : last.value().manifest.chain) {
     const std::string base = (fs::path(FolderOf(prefix)) / link.prefix).lexically_normal().string();
     const auto below = opened.GetBase(base, link.id);

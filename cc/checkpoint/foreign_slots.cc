@@ -116,12 +116,14 @@ int CountOf(const KnownSlots& known) {
   return slots;
 }
 
-// The first name of a slot in the shard; null if it has none.
+bool StartsWith(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+
+// The first slot in the shard; null if it has none.
 const PlacedArray* FirstSlot(const SavedShard& shard) {
   const auto found = shard.arrays.lower_bound(ForeignSlot(""));
-  const bool any =
-      found != shard.arrays.end() && found->first.compare(0, ForeignSlot("").size(), ForeignSlot("")) == 0;
-  return any ? &found->second : nullptr;
+  return found != shard.arrays.end() && StartsWith(found->first, ForeignSlot("")) ? &found->second : nullptr;
 }
 
 // Moves the arrays of a slot to those that a table of this library has.
@@ -142,6 +144,77 @@ Status TakeSlot(const std::string& theirs, const std::string& ours, int64_t widt
   return OkStatus();
 }
 
+// The slots of the rule that a shard has; null if it lacks one of them.
+const KnownSlots* FittingSlots(const RuleInfo& rule, const SavedShard& shard) {
+  for (const KnownSlots& known : kKnown) {
+    bool fits = std::strstr(known.rules, StrCat(" ", rule.name, " ").c_str()) != nullptr;
+    for (int slot = 0; fits && slot < CountOf(known); ++slot) fits = !SlotIn(shard, known, slot).empty();
+    if (fits) return &known;
+  }
+  return nullptr;
+}
+
+// The optimizer's state, without slots. Hyper-parameters that change from step to step are those of a sample.
+StatusOr<SavedOptimizer> OptimizerOf(SavedCheckpoint& checkpoint, const TrainedBy& trained,
+                                     const Manifest& manifest, std::vector<float>* hyper) {
+  const RuleInfo& rule = *trained.rule;
+  for (const RuleSlot& slot : rule.slots) {
+    if (slot.fill == nullptr || trained.hyper.count(slot.fill) != 0) continue;
+    return InvalidArgument("has slots of ", rule.name, ", whose ", slot.fill,
+                           " in this program is not a constant: new rows need it");
+  }
+  SavedOptimizer optimizer;
+  optimizer.name = rule.name;
+  auto steps = StepsIn(checkpoint, trained, manifest.steps);
+  SOK_RETURN_IF_ERROR(steps.status());
+  optimizer.steps = steps.value();
+  *hyper = rule.samples.front();
+  const std::vector<std::string> names = rule.hyper_parameters();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto known = trained.hyper.find(names[i]);
+    if (known != trained.hyper.end()) (*hyper)[i] = known->second;
+    optimizer.hyper.emplace_back(names[i], (*hyper)[i]);
+  }
+  SOK_RETURN_IF_ERROR(rule.CheckHyper(*hyper));
+  return optimizer;
+}
+
+// Gives the table the optimizer and its slots.
+Status TakeOptimizer(SavedCheckpoint& checkpoint, const TrainedBy& trained, const KnownSlots& known,
+                     Manifest* manifest) {
+  std::vector<float> hyper;
+  auto optimizer = OptimizerOf(checkpoint, trained, *manifest, &hyper);
+  SOK_RETURN_IF_ERROR(optimizer.status());
+  const std::vector<SlotSpec> specs = trained.rule->Slots(manifest->table.options.dim, hyper);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::string name = trained.rule->slots[i].name;
+    int number = 0;
+    while (number < CountOf(known) && known.ours[number] != name) ++number;
+    if (number == CountOf(known)) return Internal("no slot ", name);
+    const std::string theirs = SlotIn(manifest->shards.front(), known, number);
+    for (SavedShard& shard : manifest->shards) {
+      SOK_RETURN_IF_ERROR(TakeSlot(theirs, name, specs[i].width, &shard));
+    }
+    optimizer.value().slots.push_back(SavedOptimizer::Slot{name, specs[i].width, specs[i].fill});
+  }
+  if (!manifest->table.counts_global_steps) manifest->steps = optimizer.value().steps;
+  manifest->optimizer = std::move(optimizer.value());
+  return OkStatus();
+}
+
+// Removes the slots that were not taken.
+void DropSlots(SavedShard* shard, std::vector<std::string>* left_out) {
+  for (auto array = shard->arrays.begin(); array != shard->arrays.end();) {
+    const bool is_keys = StartsWith(array->first, ForeignSlotKeys(""));
+    if (!is_keys && !StartsWith(array->first, ForeignSlot(""))) {
+      ++array;
+      continue;
+    }
+    if (!is_keys) left_out->push_back(array->second.name);
+    array = shard->arrays.erase(array);
+  }
+}
+
 }  // namespace
 
 const std::vector<std::string>& NumberedSlots() {
@@ -160,65 +233,23 @@ std::string SlotKeys(const std::string& slot) { return "slot-keys-" + slot; }
 
 Status TakeSlots(SavedCheckpoint& checkpoint, const std::string& trained_by, Manifest* manifest) {
   const std::string path = StrCat(checkpoint.index_path(), ":", manifest->table.options.name);
-  TrainedBy trained;
   const PlacedArray* any = nullptr;
   for (const SavedShard& shard : manifest->shards) any = any != nullptr ? any : FirstSlot(shard);
+  if (any == nullptr) return OkStatus();
+  TrainedBy trained;
   if (!trained_by.empty()) SOK_RETURN_IF_ERROR(trained.Parse(trained_by));
-  if (trained.rule != nullptr && !trained.rule->slots.empty() && any != nullptr) {
-    const KnownSlots* fitting = nullptr;
-    for (const KnownSlots& known : kKnown) {
-      bool fits = std::strstr(known.rules, StrCat(" ", trained.rule->name, " ").c_str()) != nullptr;
-      for (int slot = 0; fits && slot < CountOf(known); ++slot)
-        fits = !SlotIn(manifest->shards.front(), known, slot).empty();
-      if (fits && fitting == nullptr) fitting = &known;
-    }
-    if (fitting == nullptr) {
+  if (trained.rule != nullptr && !trained.rule->slots.empty()) {
+    const KnownSlots* const known = FittingSlots(*trained.rule, manifest->shards.front());
+    if (known == nullptr) {
       return InvalidArgument("'", path, "' has slots, such as '", any->name, "', but none of ",
                              trained.rule->name,
                              ", which trains the table. Its rows alone can be read with "
                              "tf.compat.v1.train.init_from_checkpoint");
     }
-    std::vector<float> hyper = trained.rule->samples.front();
-    const std::vector<std::string> names = trained.rule->hyper_parameters();
-    for (size_t i = 0; i < names.size(); ++i) {
-      const auto known = trained.hyper.find(names[i]);
-      if (known != trained.hyper.end()) hyper[i] = known->second;
-    }
-    SavedOptimizer optimizer;
-    optimizer.name = trained.rule->name;
-    auto steps = StepsIn(checkpoint, trained, manifest->steps);
-    SOK_RETURN_IF_ERROR(steps.status());
-    optimizer.steps = steps.value();
-    for (size_t i = 0; i < names.size(); ++i) optimizer.hyper.emplace_back(names[i], hyper[i]);
-    SOK_RETURN_IF_ERROR(trained.rule->CheckHyper(hyper));
-    const std::vector<SlotSpec> specs = trained.rule->Slots(manifest->table.options.dim, hyper);
-    for (size_t i = 0; i < specs.size(); ++i) {
-      const RuleSlot& slot = trained.rule->slots[i];
-      if (slot.fill != nullptr && trained.hyper.count(slot.fill) == 0) {
-        return InvalidArgument("'", path, "' has slots of ", trained.rule->name, ", whose ", slot.fill,
-                               " in this program is not a constant: new rows need it");
-      }
-      int number = 0;
-      while (number < CountOf(*fitting) && std::strcmp(fitting->ours[number], slot.name) != 0) ++number;
-      if (number == CountOf(*fitting)) return Internal("no slot ", slot.name);
-      const std::string theirs = SlotIn(manifest->shards.front(), *fitting, number);
-      for (SavedShard& shard : manifest->shards) {
-        const Status taken = TakeSlot(theirs, slot.name, specs[i].width, &shard);
-        if (!taken.ok()) return Status(taken.code(), StrCat("'", path, "' ", taken.message()));
-      }
-      optimizer.slots.push_back(SavedOptimizer::Slot{slot.name, specs[i].width, specs[i].fill});
-    }
-    if (!manifest->table.counts_global_steps) manifest->steps = optimizer.steps;
-    manifest->optimizer = std::move(optimizer);
+    const Status status = TakeOptimizer(checkpoint, trained, *known, manifest);
+    if (!status.ok()) return Status(status.code(), StrCat("'", path, "' ", status.message()));
   }
-  for (SavedShard& shard : manifest->shards) {
-    const auto begin = shard.arrays.lower_bound("saved-slot-");
-    auto end = begin;
-    for (; end != shard.arrays.end() && end->first.compare(0, 11, "saved-slot-") == 0; ++end) {
-      if (end->first.compare(0, 16, "saved-slot-keys-") != 0) manifest->left_out.push_back(end->second.name);
-    }
-    shard.arrays.erase(begin, end);
-  }
+  for (SavedShard& shard : manifest->shards) DropSlots(&shard, &manifest->left_out);
   return OkStatus();
 }
 

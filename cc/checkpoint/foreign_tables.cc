@@ -17,6 +17,9 @@ namespace {
 // The remainders by which DeepRec orders keys, which its offsets count.
 constexpr int64_t kRemainders = 1000;
 
+constexpr char kFullTensor[] = "-";
+constexpr char kIncrementTensor[] = "-sparse_incr_";
+
 bool EndsWith(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
@@ -58,8 +61,9 @@ class Reader {
   Status PlaceMatrix(const std::string& tensor, int64_t rows, const std::string& array, SavedShard* shard);
   // Whether there is a part of such a table, which may lack the other one.
   bool HasTable(const std::string& prefix) const {
-    return checkpoint_.Has(prefix + "-keys") || checkpoint_.Has(prefix + "-values");
+    return checkpoint_.Has(prefix + tensor_ + "keys") || checkpoint_.Has(prefix + tensor_ + "values");
   }
+  bool HasParts() const { return HasTable(name_ + "/part_0") || HasTable(name_ + "/part_1"); }
   Status Begin(const char* system);
   Status Damaged(const std::string& tensor, const std::string& what) const {
     return DataLoss("'", checkpoint_.index_path(), "' has a '", tensor, "' that ", what);
@@ -67,6 +71,7 @@ class Reader {
 
   SavedCheckpoint& checkpoint_;
   const std::string name_;
+  std::string tensor_ = kFullTensor;  // what comes between the names of a table and of its tensor
   Manifest manifest_;
 };
 
@@ -125,6 +130,8 @@ Status Reader::Begin(const char* system) {
 
 Status Reader::ReadDeepRec() {
   const auto part = [this](int64_t number) { return StrCat(name_, "/part_", number); };
+  // An increment has the changed rows of a table, and the full checkpoint is another one.
+  if (!HasTable(name_) && !HasParts()) tensor_ = kIncrementTensor;
   const bool whole = HasTable(name_);
   // Parts are numbered from 0 on. What is there of a later one tells that an earlier one is missing.
   int64_t parts = 0;
@@ -136,12 +143,16 @@ Status Reader::ReadDeepRec() {
     int end = 0;
     const char* const text = entry->first.c_str() + begin.size();
     if (std::sscanf(text, "%5" SCNd64 "%n", &number, &end) != 1 || number < 0) continue;
-    if (std::string_view(text + end) == "-keys" || std::string_view(text + end) == "-values") {
+    if (text + end == tensor_ + "keys" || text + end == tensor_ + "values") {
       parts = std::max(parts, number + 1);
     }
   }
-  if (!whole && parts == 0) return OkStatus();
+  if (!whole && parts == 0) {
+    tensor_ = kFullTensor;
+    return OkStatus();
+  }
   SOK_RETURN_IF_ERROR(Begin(kDeepRec));
+  manifest_.delta = tensor_ == kIncrementTensor;
   if (whole && parts > 0) {
     return InvalidArgument("'", checkpoint_.index_path(), "' has '", name_, "' in two forms: '", name_,
                            "' and '", part(parts - 1), "'");
@@ -313,33 +324,35 @@ Status Reader::ReadClock() {
 
 Status Reader::AddShard(const std::string& prefix, const std::map<std::string, std::string>& slots) {
   SavedShard shard;
-  SOK_RETURN_IF_ERROR(PlaceKeys(prefix + "-keys", "keys", &shard));
+  SOK_RETURN_IF_ERROR(PlaceKeys(prefix + tensor_ + "keys", "keys", &shard));
   shard.rows = shard.table_rows = shard.arrays["keys"].array.type.shape[0];
-  SOK_RETURN_IF_ERROR(PlaceMatrix(prefix + "-values", shard.rows, "values", &shard));
+  SOK_RETURN_IF_ERROR(PlaceMatrix(prefix + tensor_ + "values", shard.rows, "values", &shard));
   const int64_t width = shard.arrays["values"].array.type.shape[1];
   int64_t& dim = manifest_.table.options.dim;
   if (dim == 0) dim = width;
-  if (dim != width) return Damaged(prefix + "-values", StrCat("has ", width, " columns, not ", dim));
+  if (dim != width) return Damaged(prefix + tensor_ + "values", StrCat("has ", width, " columns, not ", dim));
+  const char* const offsets = manifest_.delta ? "-incr_partition_offset" : "-partition_offset";
   for (const auto& [slot, table] : slots) {
     const std::string keys = ForeignSlotKeys(slot);
-    SOK_RETURN_IF_ERROR(PlaceKeys(table + "-keys", keys, &shard));
+    SOK_RETURN_IF_ERROR(PlaceKeys(table + tensor_ + "keys", keys, &shard));
     const int64_t rows = shard.arrays[keys].array.type.shape[0];
-    SOK_RETURN_IF_ERROR(PlaceMatrix(table + "-values", rows, ForeignSlot(slot), &shard));
-    if (manifest_.system == kDeepRec) SOK_RETURN_IF_ERROR(CheckOffsets(table + "-partition_offset", rows));
+    SOK_RETURN_IF_ERROR(PlaceMatrix(table + tensor_ + "values", rows, ForeignSlot(slot), &shard));
+    if (manifest_.system == kDeepRec) SOK_RETURN_IF_ERROR(CheckOffsets(table + offsets, rows));
   }
   if (manifest_.system == kDeepRec) {
-    SOK_RETURN_IF_ERROR(CheckOffsets(prefix + "-partition_offset", shard.rows));
+    SOK_RETURN_IF_ERROR(CheckOffsets(prefix + offsets, shard.rows));
     SOK_RETURN_IF_ERROR(AddCounts(prefix, &shard));
     SOK_RETURN_IF_ERROR(AddWaiting(prefix, &shard));
+    // What has a row now does not wait any more.
+    if (manifest_.delta) shard.arrays["waiting_deleted"] = shard.arrays["keys"];
   }
   manifest_.shards.push_back(std::move(shard));
   return OkStatus();
 }
 
 Status Reader::AddCounts(const std::string& prefix, SavedShard* shard) {
-  for (const auto& [suffix, array] :
-       {std::pair("-freqs", "frequency"), std::pair("-versions", "last_step")}) {
-    const std::string tensor = prefix + suffix;
+  for (const auto& [suffix, array] : {std::pair("freqs", "frequency"), std::pair("versions", "last_step")}) {
+    const std::string tensor = prefix + tensor_ + suffix;
     if (!checkpoint_.Has(tensor)) continue;
     SOK_RETURN_IF_ERROR(PlaceKeys(tensor, array, shard));
     const int64_t counts = shard->arrays[array].array.type.shape[0];
@@ -351,7 +364,7 @@ Status Reader::AddCounts(const std::string& prefix, SavedShard* shard) {
   }
   // Without a global step, the numbers mean nothing.
   if (!manifest_.table.counts_global_steps && shard->arrays.erase("last_step") > 0) {
-    manifest_.left_out.push_back(prefix + "-versions");
+    manifest_.left_out.push_back(prefix + tensor_ + "versions");
   }
   return OkStatus();
 }
@@ -461,9 +474,13 @@ bool IsSlot(const std::string& name, const std::vector<std::string>& slots, char
 
 // The part that has such a tensor, if any: "items/part_0-keys", or "users/scope_users_mht_1of2-keys".
 std::optional<Part> PartOf(const SavedCheckpoint& checkpoint, const std::string& tensor) {
-  if (!EndsWith(tensor, "-keys")) return std::nullopt;
-  std::string name = tensor.substr(0, tensor.size() - 5);
-  if (!checkpoint.Has(name + "-values")) return std::nullopt;
+  std::string name;
+  for (const std::string between : {kFullTensor, kIncrementTensor}) {
+    if (!EndsWith(tensor, between + "keys")) continue;
+    name = tensor.substr(0, tensor.size() - between.size() - 4);
+    if (!checkpoint.Has(name + between + "values")) return std::nullopt;
+  }
+  if (name.empty()) return std::nullopt;
   const size_t mark = name.rfind("_mht_");
   const size_t slash = name.rfind('/');
   size_t number = 0;
@@ -498,7 +515,10 @@ bool IsVariable(const SavedCheckpoint& checkpoint, const std::string& tensor) {
   const auto place = checkpoint.Find(tensor);
   if (!place.ok() || place.value().dtype != "<f4" || place.value().shape.size() != 2) return false;
   const std::string name = tensor.substr(0, tensor.rfind('-'));
-  if (tensor.find('#') != std::string::npos || checkpoint.Has(name + "-keys")) return false;
+  if (tensor.find('#') != std::string::npos || checkpoint.Has(name + "-keys") ||
+      checkpoint.Has(name + kIncrementTensor + "keys")) {
+    return false;
+  }
   return !IsSlot(tensor, NumberedSlots(), '/') || !checkpoint.Has(tensor.substr(0, tensor.rfind('/')));
 }
 

@@ -239,9 +239,12 @@ Status ChainRestore::CheckAll() {
 
 Status ChainRestore::CheckDistinctKeys() const {
   if (last().system == kVariable) return OkStatus();
-  std::vector<ShardSource> sources;
-  for (const int shard : Shards()) sources.push_back(SourceOf(chain_.back(), shard));
-  return CheckDistinct(sources, options_);
+  for (const ChainedTable& checkpoint : chain_) {
+    std::vector<ShardSource> sources;
+    for (const int shard : Shards()) sources.push_back(SourceOf(checkpoint, shard));
+    SOK_RETURN_IF_ERROR(CheckDistinct(sources, options_));
+  }
+  return OkStatus();
 }
 
 Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const {
@@ -345,7 +348,10 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
   what.counts = parts_.counts;
   what.checked = checked_;
   if (is_trained) what.contents = RowContents::kWeightsAndSlots;
-  if (last().optimizer.has_value()) what.first_step = chain_.front().manifest.optimizer->steps;
+  if (last().optimizer.has_value()) {
+    // Rows that another system has not trained have missed no step.
+    what.first_step = (last().is_foreign() ? last() : chain_.front().manifest).optimizer->steps;
+  }
   std::unique_ptr<SavedRowCatchUp> catch_up;
   if (lags() && !is_trained) {
     auto made = MakeCatchUp();
@@ -355,8 +361,9 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
     what.catch_up = catch_up.get();
   }
   // A number of rows does not tell of keys that have a row and wait, or of those without hashing.
-  const bool waits = last().shards.front().arrays.count("waiting_keys") != 0;
-  if (last().is_foreign() && (waits || !options_.use_hashtable) && !checked_) {
+  const bool waits = chain_.front().manifest.shards.front().arrays.count("waiting_keys") != 0;
+  const bool rows_tell = chain_.size() == 1 && !waits && options_.use_hashtable;
+  if (last().is_foreign() && !rows_tell && !checked_) {
     SOK_RETURN_IF_ERROR(CheckDistinctKeys());
   }
   int64_t rows = 0;
@@ -405,6 +412,19 @@ Status ChainRestore::CheckSize(int64_t table_rows, int64_t rows) const {
                   expected, ": keys occur twice, or the checkpoints of its chain do not belong together");
 }
 
+// Gives tables of another system their optimizer.
+Status TakeForeignSlots(const RestoreParts& parts, std::vector<ChainedTable>* chain) {
+  if (!chain->back().manifest.is_foreign()) return OkStatus();
+  for (ChainedTable& link : *chain) {
+    const std::string trained_by = parts.optimizer ? parts.trained_by : "";
+    SOK_RETURN_IF_ERROR(TakeSlots(*link.checkpoint, trained_by, &link.manifest));
+    if (link.manifest.optimizer.has_value() != chain->front().manifest.optimizer.has_value()) {
+      return DataLoss("'", chain->front().path, "' and '", link.path, "' have not the same slots");
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(OpenedCheckpoints& opened,
@@ -415,11 +435,7 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(OpenedCheckpoints& op
   const Status status = WithinMemory([&]() -> Status {
     auto chain = ReadChain(opened, prefix, name);
     SOK_RETURN_IF_ERROR(chain.status());
-    ChainedTable& last = chain.value().back();
-    if (last.manifest.is_foreign()) {
-      SOK_RETURN_IF_ERROR(
-          TakeSlots(*last.checkpoint, parts.optimizer ? parts.trained_by : "", &last.manifest));
-    }
+    SOK_RETURN_IF_ERROR(TakeForeignSlots(parts, &chain.value()));
     restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
     return restore->Prepare();
   });
