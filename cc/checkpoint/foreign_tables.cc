@@ -285,7 +285,9 @@ StatusOr<std::vector<Reader::RowSlice>> Reader::SlicesOf(const std::string& tens
 }
 
 Status Reader::ReadSok2() {
-  const std::string table = Sok2Name(name_);
+  // TensorFlow calls the variable "items" also "items:0".
+  std::string table = Sok2Name(name_);
+  if (!checkpoint_.Has(table + "-key")) table += "_0";
   if (!checkpoint_.Has(table + "-key")) return OkStatus();
   manifest_.system = kSok2;
   SavedShard shard;

@@ -1,5 +1,6 @@
 #include "cc/checkpoint/sok2_folder.h"
 
+#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -64,19 +65,78 @@ StatusOr<std::vector<Table>> ReadDescription(Files& files, const std::string& pa
     return DataLoss("'", path, "' has ", bytes.size(), " bytes, which are not the ", count,
                     " tables that it names");
   }
+  // Each fact of all tables, and then the next one.
   std::vector<Table> tables(static_cast<size_t>(count));
-  for (Table& table : tables) {
-    table.key_type = TypeOf(fields.Number(4));
-    table.value_type = TypeOf(fields.Number(4));
-    table.dim = static_cast<int64_t>(fields.Number(4));
-    table.rows = static_cast<int64_t>(fields.Number(8));
-    table.name = fields.Name(kNameBytes);
-    table.optimizer = fields.Name(kShortNameBytes);
+  for (Table& table : tables) table.key_type = TypeOf(fields.Number(4));
+  for (Table& table : tables) table.value_type = TypeOf(fields.Number(4));
+  for (Table& table : tables) table.dim = static_cast<int64_t>(fields.Number(4));
+  for (Table& table : tables) table.rows = static_cast<int64_t>(fields.Number(8));
+  for (Table& table : tables) table.name = fields.Name(kNameBytes);
+  for (Table& table : tables) table.optimizer = fields.Name(kShortNameBytes);
+  for (const Table& table : tables) {
     if (table.name.empty() || table.name != Sok2Name(table.name) || table.rows < 0 || table.dim < 1 ||
         ItemBytes(table.key_type) == 0 || table.key_type[1] == 'f' || table.value_type.empty()) {
       return DataLoss("'", path, "' is damaged where it describes the table '", table.name, "'");
     }
   }
+  return tables;
+}
+
+// What is at the beginning of a file of keys, values or a slot.
+struct Head {
+  std::string table;  // empty in files of newer versions, like `slot`
+  uint64_t kind = 0;
+  std::string slot;
+  std::string type;
+  int64_t bytes = 0;  // of the file behind the head
+};
+
+StatusOr<Head> ReadHead(Files& files, const std::string& path) {
+  const auto file = files.Open(path);
+  SOK_RETURN_IF_ERROR(file.status());
+  const int64_t size = file.value()->size();
+  if (size < kHeadBytes) return DataLoss("'", path, "' has ", size, " bytes");
+  std::string bytes(kHeadBytes, '\0');
+  SOK_RETURN_IF_ERROR(file.value()->ReadAt(0, bytes.data(), kHeadBytes));
+  Fields fields(bytes);
+  Head head;
+  head.table = fields.Name(kNameBytes);
+  head.kind = fields.Number(4);
+  head.slot = fields.Name(kShortNameBytes);
+  head.type = TypeOf(fields.Number(4));
+  head.bytes = size - kHeadBytes;
+  if (head.type.empty()) return DataLoss("'", path, "' has numbers of an unknown type");
+  return head;
+}
+
+// The tables of a folder without a description, which newer versions do not write.
+StatusOr<std::vector<Table>> DescribeFiles(Files& files, const std::string& folder,
+                                           const std::vector<std::string>& names) {
+  std::vector<Table> tables;
+  for (const std::string& name : names) {
+    const size_t end = name.rfind("-key");
+    if (end == std::string::npos || end == 0 || end + 4 != name.size()) continue;
+    Table table;
+    table.name = name.substr(0, end);
+    const std::string begin = StrCat(folder, "/", table.name);
+    const auto keys = ReadHead(files, begin + "-key");
+    SOK_RETURN_IF_ERROR(keys.status());
+    const auto values = ReadHead(files, begin + "-weight");
+    SOK_RETURN_IF_ERROR(values.status());
+    table.key_type = keys.value().type;
+    table.value_type = values.value().type;
+    table.rows = keys.value().bytes / ItemBytes(table.key_type);
+    const int64_t row_bytes = std::max<int64_t>(table.rows, 1) * ItemBytes(table.value_type);
+    table.dim = std::max<int64_t>(values.value().bytes / row_bytes, 1);
+    for (const std::string& other : names) {
+      const size_t dash = other.find('-', end + 1);
+      if (other.compare(0, end + 1, table.name + "-") == 0 && dash != std::string::npos)
+        table.optimizer = other.substr(end + 1, dash - end - 1);
+    }
+    if (table.key_type[1] == 'f') return DataLoss("'", begin, "-key' has keys of ", table.key_type);
+    tables.push_back(std::move(table));
+  }
+  if (tables.empty()) return NotFound("'", folder, "' has no tables of SOK 2.x");
   return tables;
 }
 
@@ -107,23 +167,18 @@ class FolderReader {
   Status AddFile(const Table& table, const std::string& rest, Kind kind, const ArrayType& type) {
     const std::string name = StrCat(table.name, "-", rest);
     const std::string path = StrCat(folder_, "/", name);
-    const auto file = files_.Open(path);
-    SOK_RETURN_IF_ERROR(file.status());
-    if (file.value()->size() < kHeadBytes)
-      return DataLoss("'", path, "' has ", file.value()->size(), " bytes");
-    std::string head(kHeadBytes, '\0');
-    SOK_RETURN_IF_ERROR(file.value()->ReadAt(0, head.data(), kHeadBytes));
-    Fields fields(head);
-    const std::string of = fields.Name(kNameBytes);
-    const uint64_t of_kind = fields.Number(4);
-    const std::string slot = fields.Name(kShortNameBytes);
-    ArrayType found = type;
-    found.dtype = TypeOf(fields.Number(4));
-    const bool is_slot = kind == kSlot && rest == StrCat(table.optimizer, "-", slot);
-    if (of != table.name || of_kind != kind || (kind == kSlot) != is_slot) {
-      return DataLoss("'", path, "' says that it is something else: kind ", of_kind, ", '", slot,
-                      "' of the table '", of, "'");
+    const auto read = ReadHead(files_, path);
+    SOK_RETURN_IF_ERROR(read.status());
+    const Head& head = read.value();
+    const std::string slot = kind == kSlot ? rest.substr(rest.find('-') + 1) : "";
+    const bool is_of_table = head.table.empty() || head.table == table.name;
+    const bool is_of_slot = head.slot.empty() || head.slot == slot;
+    const bool is_of_optimizer = kind != kSlot || rest == StrCat(table.optimizer, "-", slot);
+    if (!is_of_table || head.kind != kind || !is_of_slot || !is_of_optimizer) {
+      return DataLoss("'", path, "' says that it is something else: kind ", head.kind, ", '", head.slot,
+                      "' of the table '", head.table, "'");
     }
+    const ArrayType found{head.type, type.shape};
     if (kind != kSlot && found.dtype != type.dtype) {
       return DataLoss("'", path, "' has ", Describe(found), ", but '", kSok2Description, "' says ",
                       Describe(type));
@@ -134,8 +189,8 @@ class FolderReader {
     place.shard = static_cast<int>(result_.files.size());
     place.offset = kHeadBytes;
     place.bytes = DataBytes(found);
-    if (place.bytes != file.value()->size() - kHeadBytes) {
-      return DataLoss("'", path, "' has ", file.value()->size(), " bytes, which are not a head of ",
+    if (place.bytes != head.bytes) {
+      return DataLoss("'", path, "' has ", kHeadBytes + head.bytes, " bytes, which are not a head of ",
                       kHeadBytes, " and ", Describe(found));
     }
     if (!result_.index.entries.emplace(name, EncodeTensorPlace(place)).second) {
@@ -166,11 +221,13 @@ std::string Sok2Name(const std::string& table) {
 }
 
 StatusOr<Sok2Folder> ReadSok2Folder(Files& files, const std::string& description) {
-  const auto tables = ReadDescription(files, description);
-  SOK_RETURN_IF_ERROR(tables.status());
   const std::string folder = FolderOf(description);
   std::vector<std::string> names;
   SOK_RETURN_IF_ERROR(files.List(folder, &names));
+  const bool is_described = std::count(names.begin(), names.end(), kSok2Description) != 0;
+  const auto tables =
+      is_described ? ReadDescription(files, description) : DescribeFiles(files, folder, names);
+  SOK_RETURN_IF_ERROR(tables.status());
   FolderReader reader(files, folder);
   for (const Table& table : tables.value()) SOK_RETURN_IF_ERROR(reader.Add(table, names));
   return reader.Take();

@@ -1,6 +1,7 @@
 // The folders that SOK 2.x's `dump` writes: `meta_info` describes tables, and each table has a file of keys,
-// one of values, and one for each slot of its optimizer. All numbers of descriptions are big-endian, names
-// are justified to the right with spaces, and values are little-endian, in one order of rows.
+// one of values, and one for each slot of its optimizer. Each file begins with a head. All numbers of
+// descriptions and heads are big-endian, names are justified to the right with spaces, and values are
+// little-endian, in one order of rows. Newer versions write no `meta_info` and no names into heads.
 #ifndef SOK_CC_CHECKPOINT_SOK2_FOLDER_H_
 #define SOK_CC_CHECKPOINT_SOK2_FOLDER_H_
 
@@ -29,8 +30,8 @@ struct Sok2Folder {
   std::vector<std::string> files;  // the data files' paths, by their numbers
 };
 
-// NotFound if there is no description; DataLoss, which names the file, if one is damaged, or does not fit the
-// description, or lacks bytes.
+// `description` is the path of `meta_info`, which need not be there. NotFound if there is no table; DataLoss,
+// which names the file, if one is damaged, or does not fit the description, or lacks bytes.
 StatusOr<Sok2Folder> ReadSok2Folder(Files& files, const std::string& description);
 
 }  // namespace sok

@@ -77,10 +77,9 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
 
 
 def _open(given: Path) -> Checkpoint:
-    is_folder = own_files.is_folder(given)
-    sok2 = given / "meta_info"
-    if is_folder:
-        prefix = sok2 if own_files.facts(sok2) is not None else _latest(given)
+    if own_files.is_folder(given):
+        sok2 = own_files.sok2_description(given)
+        prefix = _latest(given) if sok2 is None else Path(sok2)
     else:
         prefix = given.with_name(removesuffix(given.name, ".index"))
     saved = reader.open_saved(prefix)

@@ -50,6 +50,16 @@ def names(folder: str | os.PathLike) -> list[str]:
         return []
 
 
+def sok2_description(folder: str | os.PathLike) -> str | None:
+    """Returns the path that stands for a folder of SOK 2.x's files, as prefixes do for checkpoints.
+
+    There need not be a file. Returns None for other folders. Raises OSError as `facts`.
+    """
+    found = names(folder)
+    is_one = "meta_info" in found or any(name.endswith("-key") for name in found)
+    return os.path.join(folder, "meta_info") if is_one else None
+
+
 def place(path: str) -> tuple[int, int, str] | None:
     """Returns what is equal for two paths of the same name in the same folder, however it is written.
 

@@ -38,7 +38,8 @@ def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
     The number of ranks may differ from that of `dump`. If the files do not have exactly the keys of a
     `Variable`, running the tensor raises InvalidArgumentError, and the rows stay as they were.
 
-    A directory with a file `meta_info` was written by SOK 2.x. From there all variables are loaded, or none.
+    A directory with a file `meta_info` or files `NAME-key` was written by SOK 2.x. From there all variables are
+    loaded, or none.
 
     Args:
       path: The directory.
@@ -50,8 +51,8 @@ def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
       TypeError, ValueError: As for `dump`; or an optimizer does not train a variable yet.
     """
     if isinstance(path, (str, os.PathLike)):
-        description = os.path.join(path, "meta_info")
-        if own_files.facts(description) is not None:
+        description = own_files.sok2_description(path)
+        if description is not None:
             return _load_sok2(description, _variables("load", load_vars), optimizer)
     _refuse_state("load", optimizer)
     return _all([Saver().restore_from_file(variable, path) for variable in _variables("load", load_vars)])
