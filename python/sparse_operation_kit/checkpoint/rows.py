@@ -92,6 +92,22 @@ def find_row(table: Table, key: int) -> dict[str, np.ndarray] | None:
     return None
 
 
+def find_waiting(table: Table, key: int) -> tuple[int, int] | None:
+    """Returns the count and the step of the last use of an id that waits for admission; else None."""
+    for link in reversed(table.links):
+        found = link.find(key, "waiting_keys")
+        if found is not None:
+            shard, row = found
+            count, last_step = (
+                int(shard.arrays[name].read(row, row + 1)[0])
+                for name in ("waiting_counts", "waiting_last_step")
+            )
+            return count, last_step
+        if link.find(key, "waiting_deleted") is not None:
+            return None
+    return None
+
+
 def foreign_slots(table: Table) -> list[str]:
     """Returns the names of the slots that another system saved with a table."""
     arrays = table.last.shards[0].arrays
@@ -108,22 +124,6 @@ def _slot(link: Link, slot: str, shard: Shard, row: int, key: int) -> np.ndarray
             return np.zeros([0], np.float32)
         shard, row = found
     return shard.arrays[_SLOT + slot].read(row, row + 1)[0]
-
-
-def find_waiting(table: Table, key: int) -> tuple[int, int] | None:
-    """Returns the count and the step of the last use of an id that waits for admission; else None."""
-    for link in reversed(table.links):
-        found = link.find(key, "waiting_keys")
-        if found is not None:
-            shard, row = found
-            count, last_step = (
-                int(shard.arrays[name].read(row, row + 1)[0])
-                for name in ("waiting_counts", "waiting_last_step")
-            )
-            return count, last_step
-        if link.find(key, "waiting_deleted") is not None:
-            return None
-    return None
 
 
 def _of_shard(shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray]) -> Iterator[RowBlock]:
