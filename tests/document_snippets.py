@@ -43,6 +43,10 @@ def _write_models(code: str) -> None:
         kernel["kernel/Adagrad"] = kernel["kernel"]
         tensors = {**foreign.deeprec("user", rows, parts=2), **kernel, "global_step": np.int64(1000)}
         foreign.save(Path("deeprec_model/model.ckpt-1000"), tensors)
+    if "sok2_dump" in code:
+        foreign.sok2(
+            Path("sok2_dump"), {"users": foreign.Rows(keys, values, {"m": values, "v": values})}, "Adam"
+        )
     if "tfra_model" in code:
         rows = foreign.Rows(keys, values, {"Adam/m": values, "Adam/v": values})
         kernel.update({name: kernel["kernel"] for name in ("kernel/Adam", "kernel/Adam_1")})
