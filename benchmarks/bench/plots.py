@@ -98,6 +98,14 @@ def goals(path: pathlib.Path, results: Sequence[report.Result]) -> None:
         axes.set_xlabel("ratio divided by its least value", fontsize=8)
 
 
+def _in_binary(value: float) -> str:
+    """A number with K for 1024 and M for 1024 of those."""
+    for size, unit in ((1 << 20, "M"), (1 << 10, "K")):
+        if value >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
 def lines(
     path: pathlib.Path, title: str, panels: Mapping[str, Mapping[str, Mapping[int, float]]], x: str, y: str
 ) -> None:
@@ -105,16 +113,17 @@ def lines(
 
     If y is empty, each panel's key says what it shows.
     """
-    with _figure(path, 1, len(panels), (6.5, 4.6), share_y=bool(y)) as (figure, grid):
+    with _figure(path, 1, len(panels), (6.5, 4.6) if y else (3.4, 3), share_y=bool(y)) as (figure, grid):
         for axes, (panel, drawn) in zip(grid.flat, panels.items()):
             for number, (name, values) in enumerate(drawn.items()):
                 style = ("-", "--", ":")[number // len(_COLORS) % 3]
                 color = _COLORS[number % len(_COLORS)]
                 axes.plot(*zip(*sorted(values.items())), style, color=color, marker=".", label=name)
             axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.xaxis.set_major_formatter(lambda value, _: _in_binary(value))
             axes.set_title(panel, fontsize=10)
             axes.set_xlabel(x, fontsize=8)
+            axes.tick_params(labelsize=8)
             axes.set_ylim(bottom=0)
         grid[0, 0].set_ylabel(y, fontsize=8)
         grid[0, -1].legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
