@@ -298,6 +298,33 @@ def test_a_table_without_hashing_takes_a_variable_of_its_size(tmp_path):
                     saver.restore(session, str(tmp_path / "m"))
 
 
+@pytest.mark.skipif(not hasattr(tf, "estimator"), reason=f"TensorFlow {tf.__version__} has no Estimator")
+def test_an_estimator_goes_on_in_deeprecs_model_dir(tmp_path):
+    rows = deeprec_rows()
+    slots = {"Adagrad": rows.values + 1}
+    tensors = foreign.deeprec("items", foreign.Rows(rows.keys, rows.values, slots), 2)
+    foreign.save(tmp_path / "model.ckpt-1000", {**tensors, "global_step": np.int64(1000)})
+
+    def model_fn(features, labels, mode):
+        del labels
+        sok.Init(global_batch_size=len(rows.keys))
+        found = tf.nn.embedding_lookup(sok.EmbeddingVariable("items", DIM), features)
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            return tf.estimator.EstimatorSpec(mode, predictions={"rows": found})
+        loss = tf.reduce_sum(found)
+        train = v1.train.AdagradOptimizer(0.5).minimize(loss, v1.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    batch = lambda: tf.data.Dataset.from_tensors(rows.keys)  # noqa: E731
+    predicted = lambda: np.stack([one["rows"] for one in estimator.predict(batch)])  # noqa: E731
+    np.testing.assert_array_equal(predicted(), rows.values)
+    estimator.train(batch)
+    assert estimator.latest_checkpoint().endswith("-1001")
+    stepped = rows.values - 0.5 / np.sqrt(slots["Adagrad"] + 1)
+    np.testing.assert_allclose(predicted(), stepped, rtol=1e-5, atol=1e-6)
+
+
 def test_increments_of_deeprec(tmp_path):
     rows = deeprec_rows()
     full = {**dense_of(), **foreign.deeprec("scope/items", rows, 3)}

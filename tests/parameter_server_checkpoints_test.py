@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import foreign_checkpoints as foreign
 import local_cluster
 import sparse_operation_kit as sok
 from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
@@ -208,3 +209,27 @@ def test_a_monitored_session_saves_and_goes_on(tmp_path):
     step, rows = run(3, BATCHES[3:])
     assert step == 6
     assert rows[0].keys() == set(BATCHES.flat)
+
+
+@pytest.mark.parametrize("parts", [None, 3])
+def test_deeprecs_checkpoints_on_servers(tmp_path, parts):
+    rng = np.random.default_rng(0)
+    keys = np.arange(60)
+    values = {name: rng.random([60, dim], np.float32) for name, dim in (("users", 4), ("items", 3))}
+    tensors = {"global_step": np.int64(3), "beta1_power": np.float32(0.9**4)}
+    tensors.update({"beta2_power": np.float32(0.999**4)})
+    for name, rows in values.items():
+        slots = {"Adam": rows / 2, "Adam_1": rows / 4}
+        tensors.update(foreign.deeprec(name, foreign.Rows(keys, rows, slots, keys + 1, keys % 3), parts))
+    tensors.update(foreign.variable("dense", np.ones(4, np.float32), Adam=values["users"][0]))
+    tensors["dense/Adam_1"] = values["users"][1]
+    foreign.save(tmp_path / "m", tensors)
+    restored, trained = continued(0, str(tmp_path / "m"))
+    for table, rows in zip(restored, values.values()):
+        np.testing.assert_array_equal([table[key] for key in range(60)], rows)
+    for servers in (1, 2, 3):
+        again, ended = continued(servers, str(tmp_path / "m"))
+        assert again == restored
+        for table, of_one in zip(ended, trained):
+            assert table.keys() == of_one.keys()
+            np.testing.assert_allclose([table[key] for key in of_one], list(of_one.values()), rtol=1e-5)
