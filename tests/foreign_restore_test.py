@@ -307,7 +307,7 @@ def test_an_estimator_goes_on_in_deeprecs_model_dir(tmp_path):
 
     def model_fn(features, labels, mode):
         del labels
-        sok.Init(global_batch_size=len(rows.keys))
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
         found = tf.nn.embedding_lookup(sok.EmbeddingVariable("items", DIM), features)
         if mode == tf.estimator.ModeKeys.PREDICT:
             return tf.estimator.EstimatorSpec(mode, predictions={"rows": found})
