@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import foreign_checkpoints
 from example_support import EXAMPLES
 from harness import without_optimizations
 from sparse_operation_kit.checkpoint import cli as checkpoint_command
@@ -148,14 +150,36 @@ def test_a_run_goes_on_from_its_checkpoint(trained):
     assert len(again["losses"]) == 5 and again["checkpoint"].endswith("-35")
 
 
+def split_tables(prefix: str, parts: int) -> None:
+    """Rewrites DeepRec's checkpoint with tables in parts, as its partitioners make them."""
+    reader = tf.train.load_checkpoint(prefix)
+    tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    tables = sorted(name[: -len("-keys")] for name in tensors if name.endswith("-keys"))
+    found = {}
+    for table in tables:
+        of_table = {name: tensors.pop(name) for name in list(tensors) if name.rpartition("-")[0] == table}
+        arrays = {name.rpartition("-")[2]: array for name, array in of_table.items()}
+        owner, _, slot = table.rpartition("/")
+        if owner in found:
+            found[owner].slots[slot] = arrays["values"]
+        else:
+            filtered = tuple(arrays[f"{name}_filtered"] for name in ("keys", "freqs", "versions"))
+            columns = [arrays[name] for name in ("keys", "values", "freqs", "versions")]
+            found[table] = foreign_checkpoints.Rows(*columns[:2], {}, *columns[2:], filtered)
+    for table, rows in found.items():
+        tensors.update(foreign_checkpoints.deeprec(table, rows, parts))
+    foreign_checkpoints.save(Path(prefix), tensors)
+
+
 @pytest.mark.parametrize("name", ["din", "wide_and_deep"])
 def test_a_run_goes_on_from_deeprecs_checkpoint_as_from_its_own(name, tmp_path):
     program = importlib.import_module(name)
     own, deeprecs = tmp_path / "own", tmp_path / "deeprecs"
     flags = [*SHORT, "--ev_filter", "counter"]
     first = program.main([*flags, "--steps", "10", "--checkpoint", str(own)])
-    written = ["export", first["checkpoint"], "--format", "deeprec", "--partitioned", "--to", str(deeprecs)]
+    written = ["export", first["checkpoint"], "--format", "deeprec", "--to", str(deeprecs)]
     assert checkpoint_command.main(written) == 0
+    split_tables(str(deeprecs / "model.ckpt-10"), 3)
     ends = [
         program.main([*flags, "--steps", "15", "--checkpoint", str(folder)]) for folder in (own, deeprecs)
     ]
