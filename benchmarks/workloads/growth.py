@@ -8,6 +8,7 @@ new rows since the number of rows before, and `/median` is that time divided by 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import pathlib
 import sys
 import tempfile
@@ -38,30 +39,24 @@ def measure(point: argparse.Namespace) -> list[report.Result]:
     names = [name for name in point.peers if sides.interpreter(name, point.environments) is not None]
     if point.other is not None:
         names.append(sides.OTHER)
-    libraries = {
-        name: [str(sides.interpreter(name, point.environments)), "-m", "workloads.growth", name]
-        for name in (sides.OURS, *names)
-    }
-    results = []
-    with tempfile.TemporaryDirectory() as folder:
-        running = {}
-        try:
-            for name, command in libraries.items():
-                arguments = [*command, str(point.dim), str(point.batch), str(point.threads)]
-                variables = sides.variables_of(name, point)
-                running[name] = processes.MeasuringProcess(
-                    name, arguments, variables, pathlib.Path(folder, f"{name}.log")
-                )
-            for process in running.values():
-                process.wait_until_ready()
-            done = 0
-            for rows in sorted(point.rows):
-                results.append(_measure_at(running, done, rows, point))
-                done = max(done, rows)
-        finally:
-            for process in running.values():
-                process.__exit__()
+    results, done = [], 0
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        running = {
+            name: stack.enter_context(_process(name, point, pathlib.Path(folder)))
+            for name in (sides.OURS, *names)
+        }
+        for process in running.values():
+            process.wait_until_ready()
+        for rows in sorted(point.rows):
+            results.append(_measure_at(running, done, rows, point))
+            done = max(done, rows)
     return results
+
+
+def _process(name: str, point: argparse.Namespace, folder: pathlib.Path) -> processes.MeasuringProcess:
+    numbers = [str(number) for number in (point.dim, point.batch, point.threads)]
+    command = [str(sides.interpreter(name, point.environments)), "-m", "workloads.growth", name, *numbers]
+    return processes.MeasuringProcess(name, command, sides.variables_of(name, point), folder / f"{name}.log")
 
 
 def draw(path: pathlib.Path, results: Sequence[report.Result]) -> None:
