@@ -56,7 +56,7 @@ def rowwise_adagrad():
     return step
 
 
-def lazy_adam(decays):
+def lazy_adam(decays, by_row=False):
     m, v = np.zeros([ROWS, DIM]), np.zeros([ROWS, DIM])
 
     def step(rows, gradients, now):
@@ -64,7 +64,7 @@ def lazy_adam(decays):
         alpha = now.rate * np.sqrt(1 - powers[1]) / (1 - powers[0])
         for row, g in gradients.items():
             m[row] += (1 - BETAS[0]) * (g - m[row])
-            v[row] += (1 - BETAS[1]) * (g * g - v[row])
+            v[row] += (1 - BETAS[1]) * ((np.mean(g * g) if by_row else g * g) - v[row])
             rows[row] *= 1 - now.weight_decay * decays
             rows[row] -= alpha * m[row] / (np.sqrt(v[row]) + EPSILON)
 
@@ -131,6 +131,14 @@ _adamw = functools.partial(Case, definition=lambda: lazy_adam(decays=True))
 CASES = {
     "rowwise_adagrad": Case(lambda lr, wd, step: RowWiseAdagrad(lr, 0.2, EPSILON), rowwise_adagrad),
     "lazy_adam": Case(lambda lr, wd, step: LazyAdam(lr, *BETAS, EPSILON), lambda: lazy_adam(decays=False)),
+    "lazy_adam_by_row": Case(
+        lambda lr, wd, step: LazyAdam(lr, *BETAS, EPSILON, second_moment="row"),
+        lambda: lazy_adam(decays=False, by_row=True),
+    ),
+    "adamw_by_row": Case(
+        lambda lr, wd, step: AdamW(wd, lr, *BETAS, EPSILON, second_moment="row"),
+        lambda: lazy_adam(decays=True, by_row=True),
+    ),
     "adamw_optimizer": _adamw(lambda lr, wd, step: AdamWOptimizer(wd, lr, *BETAS, EPSILON)),
     "adamw": _adamw(
         lambda lr, wd, step: AdamW(wd, lr, beta_1=BETAS[0], beta_2=tf.constant(BETAS[1]), epsilon=EPSILON)
@@ -255,6 +263,12 @@ def test_dense_gradients_of_any_rank_for_rowwise_adagrad(shape):
         np.testing.assert_allclose(
             session.run(variable), start - 0.1 * gradient / np.sqrt(squares), rtol=1e-5
         )
+
+
+def test_other_kinds_of_second_moments_are_refused():
+    for make in (LazyAdam, lambda **kwargs: AdamWOptimizer(0.01, **kwargs), lambda **kwargs: AdamW(0.01, **kwargs)):
+        with pytest.raises(ValueError, match="second_moment must be 'element' or 'row', not 'column'"):
+            make(second_moment="column")
 
 
 @pytest.mark.parametrize(

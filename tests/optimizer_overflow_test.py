@@ -65,6 +65,7 @@ OPTIMIZERS = {
     "adadelta_arguments": lambda: v1.train.AdadeltaOptimizer(2 * RATE, rho=0.6, epsilon=0.01),
     "lazy_adam_epsilon_0": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(RATE, epsilon=0.0),
     "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(RATE),
+    "lazy_adam_by_row": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(RATE, second_moment="row"),
     "adam_async": lambda: sok.optimizers.AdamAsyncOptimizer(RATE),
     "adam_async_rmsprop": lambda: sok.optimizers.AdamAsyncOptimizer(RATE, apply_sparse_rmsprop=True),
     "adagrad_decay": lambda: sok.optimizers.AdagradDecayOptimizer(

@@ -15,6 +15,7 @@
 #include "cc/optimizers/nadam.h"
 #include "cc/optimizers/rmsprop.h"
 #include "cc/optimizers/rowwise_adagrad.h"
+#include "cc/optimizers/rowwise_adam.h"
 #include "cc/optimizers/sgd.h"
 
 namespace sok {
@@ -43,6 +44,7 @@ using AllRules = RuleList<
     Nadam,
     LazyAdam,
     AdamW,
+    RowwiseAdam,
     Adam>;
 // clang-format on
 

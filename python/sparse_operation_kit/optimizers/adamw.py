@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.optimizers import v1_rules
+from sparse_operation_kit.optimizers import lazy_adam, v1_rules
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.lazy_adam import LazyAdamOptimizer
 from sparse_operation_kit.optimizers.scalar_state import CountsIterations
@@ -45,6 +45,10 @@ class AdamWOptimizer(LazyAdamOptimizer):
       epsilon: added to the square root of the second moment.
       use_locking: whether updates of ordinary variables take locks.
       name: prefix of the names of ops and variables.
+      second_moment: "element" or "row", as for `LazyAdamOptimizer`.
+
+    Raises:
+      ValueError: if `second_moment` is neither.
     """
 
     def __init__(
@@ -56,8 +60,9 @@ class AdamWOptimizer(LazyAdamOptimizer):
         epsilon: float | tf.Tensor = 1e-8,
         use_locking: bool = False,
         name: str = "AdamW",
+        second_moment: str = "element",
     ):
-        super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
+        super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name, second_moment)
         self._weight_decay = weight_decay
         # The tensor of the step that is being built, and the variables that decay in it; None for all.
         self._weight_decay_tensor = None
@@ -137,9 +142,10 @@ class AdamW(CountsIterations, AdamWOptimizer):
       epsilon: added to the square root of the second moment ("epsilon hat" of Kingma and Ba's paper).
       amsgrad: must be False.
       name: prefix of the names of ops and variables.
+      second_moment: "element" or "row", as for `LazyAdamOptimizer`.
 
     Raises:
-      ValueError: if `amsgrad` is true.
+      ValueError: if `amsgrad` is true, or `second_moment` is neither.
     """
 
     def __init__(
@@ -151,6 +157,7 @@ class AdamW(CountsIterations, AdamWOptimizer):
         epsilon: float | tf.Tensor = 1e-7,
         amsgrad: bool = False,
         name: str = "AdamW",
+        second_moment: str = "element",
     ):
         if amsgrad:
             raise ValueError("amsgrad=True is not supported: tables keep no maximum of the second moment")
@@ -161,6 +168,7 @@ class AdamW(CountsIterations, AdamWOptimizer):
             beta_2,
             epsilon,
             name=name,
+            second_moment=second_moment,
         )
 
 
@@ -168,8 +176,8 @@ def table_update(optimizer: AdamWOptimizer, table: tf.Variable, gradient: tf.Ind
     """Returns the update of a table for one step of the optimizer."""
     decays = optimizer._decays(table)
     if decays not in optimizer._updates:
-        hyper = {**v1_rules.adam_hyper(optimizer), "weight_decay": optimizer._rate_of(table)}
-        optimizer._updates[decays] = TableUpdate("adamw", hyper)
+        rate = optimizer._rate_of(table)
+        optimizer._updates[decays] = lazy_adam.table_update(optimizer, "adamw", weight_decay=rate)
     return optimizer._updates[decays]
 
 
@@ -178,7 +186,10 @@ ENTRIES = tuple(
         f"sok.optimizers.{cls.__name__}",
         cls,
         table_update,
-        {"adamw": {"weight_decay": 0.01}},
+        {
+            "adamw": {"weight_decay": 0.01},
+            "rowwise_adam": {"weight_decay": 0.01, "second_moment": "row"},
+        },
         create_shared_state=v1_rules.create_beta_powers,
         differs_by_table=True,
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.tensors import fit_slice_of_slot
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
+from sparse_operation_kit.optimizers.row_slots import make_row_slot, mean_square, one_per_row
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
 
@@ -47,17 +47,8 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
         self._epsilon_tensor = None
 
     def _create_slots(self, var_list: list) -> None:
-        initializer = tf.compat.v1.constant_initializer(self._initial_accumulator_value)
         for variable in var_list:
-            accumulator = self._get_or_make_slot_with_initializer(
-                variable,
-                initializer,
-                variable.shape[:1],
-                variable.dtype.base_dtype,
-                "accumulator",
-                self._name,
-            )
-            fit_slice_of_slot(accumulator)
+            make_row_slot(self, variable, "accumulator", self._initial_accumulator_value)
 
     def _prepare(self) -> None:
         self._learning_rate_tensor = tf.convert_to_tensor(
@@ -67,7 +58,7 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
 
     def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Operation:
         accumulator = self.get_slot(var, "accumulator")
-        squares = accumulator.assign_add(_mean_square(grad), use_locking=self._use_locking)
+        squares = accumulator.assign_add(mean_square(grad), use_locking=self._use_locking)
         return var.assign_sub(self._step(grad, squares), use_locking=self._use_locking).op
 
     def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
@@ -80,7 +71,7 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
         self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor
     ) -> tf.Operation:
         accumulator = self.get_slot(handle, "accumulator")
-        squares = tf.gather(accumulator, indices) + _mean_square(grad)
+        squares = tf.gather(accumulator, indices) + mean_square(grad)
         step = self._step(grad, squares)
         keep = accumulator.scatter_update(tf.IndexedSlices(squares, indices), use_locking=self._use_locking)
         move = handle.scatter_sub(tf.IndexedSlices(step, indices), use_locking=self._use_locking)
@@ -89,7 +80,7 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
     def _step(self, grad: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
         learning_rate = tf.cast(self._learning_rate_tensor, grad.dtype)
         root = tf.sqrt(squares) + tf.cast(self._epsilon_tensor, grad.dtype)
-        return learning_rate * grad / tf.reshape(root, _one_per_row(grad))
+        return learning_rate * grad / tf.reshape(root, one_per_row(grad))
 
 
 def table_update(optimizer: RowWiseAdagrad) -> TableUpdate:
@@ -102,16 +93,6 @@ def table_update(optimizer: RowWiseAdagrad) -> TableUpdate:
             "epsilon": optimizer._epsilon_tensor,
         },
     )
-
-
-def _mean_square(grad: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_mean(tf.square(grad), axis=list(range(1, grad.shape.rank)))
-
-
-def _one_per_row(grad: tf.Tensor) -> tf.Tensor:
-    # [rows, 1, 1, ...], which broadcasts over the row; the empty shape for a scalar.
-    ones = [1] * max(grad.shape.rank - 1, 0)
-    return tf.concat([tf.shape(grad)[:1], tf.constant(ones, tf.int32)], axis=0)
 
 
 ENTRY = of_v1("sok.optimizers.RowWiseAdagrad", RowWiseAdagrad, table_update, {"rowwise_adagrad": {}})

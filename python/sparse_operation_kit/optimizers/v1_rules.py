@@ -87,11 +87,6 @@ def adam(optimizer: _train.AdamOptimizer) -> TableUpdate:
     return TableUpdate("adam", adam_hyper(optimizer))
 
 
-def lazy_adam(optimizer: _train.AdamOptimizer) -> TableUpdate:
-    """The step of Adam on only the rows of the batch."""
-    return TableUpdate("lazy_adam", adam_hyper(optimizer))
-
-
 def create_beta_powers(optimizer: _train.AdamOptimizer, variables: Sequence[tf.Variable]) -> None:
     """Creates the step counters, which TensorFlow's Adam creates only together with slots."""
     first = min(variables, key=lambda variable: variable.name)
