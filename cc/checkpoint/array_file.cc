@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/base/prefetch.h"
+#include "cc/checkpoint/column_pieces.h"
 #include "cc/checkpoint/crc32c.h"
 
 namespace sok {
@@ -18,18 +19,6 @@ constexpr int64_t kWindow = kBlockBytes / 4;
 constexpr size_t kMaxComplete = 16;
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-// Copies by vectors where that is possible: for the few bytes of a row, a call of memcpy takes longer.
-inline void CopyItem(void* to, const void* from, int64_t bytes) {
-  constexpr int64_t kVector = 16;
-  if (bytes % kVector != 0 || bytes > 16 * kVector) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-    return;
-  }
-  for (int64_t at = 0; at < bytes; at += kVector) {
-    std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, kVector);
-  }
-}
 
 }  // namespace
 
@@ -284,6 +273,11 @@ void FillBlock(const PlacedArray& array, int64_t begin, int64_t bytes, char* blo
 
 }  // namespace
 
+Status DamagedBytes(const std::string& path, int64_t begin, int64_t bytes) {
+  return DataLoss("'", path, "' is damaged: the checksum of its bytes [", begin, ", ", begin + bytes,
+                  ") does not match");
+}
+
 Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
                  char* block, uint32_t* crc32c) {
   int64_t begin = number * kBlockBytes;
@@ -308,8 +302,7 @@ Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& a
     begin = 0;
     bytes = array.stored_bytes();
   }
-  return DataLoss("'", path, "' is damaged: the checksum of its bytes [", begin, ", ", begin + bytes,
-                  ") does not match");
+  return DamagedBytes(path, begin, bytes);
 }
 
 StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(std::shared_ptr<FileReader> file,
@@ -348,18 +341,6 @@ Status ArrayReader::Read(void* data, int64_t bytes) {
     }
     at_ += count;
     bytes -= count;
-  }
-  return OkStatus();
-}
-
-Status ArrayReader::ReadIntoEach(Span<float* const> items, int64_t first, int64_t count) {
-  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
-  int64_t i = 0;
-  while (i < items.size()) {
-    // Whole items in the block.
-    const int64_t end = std::min(items.size(), i + (held_ - at_) / bytes);
-    for (; i < end; ++i, at_ += bytes) CopyItem(items[i] + first, block_.get() + at_, bytes);
-    if (i < items.size()) SOK_RETURN_IF_ERROR(Read(items[i++] + first, bytes));
   }
   return OkStatus();
 }

@@ -156,6 +156,9 @@ struct PlacedArray {
 Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
                  char* block, uint32_t* crc32c);
 
+// The error of bytes whose checksum does not match.
+Status DamagedBytes(const std::string& path, int64_t begin, int64_t bytes);
+
 // Reads one array, and returns only verified data, except that an array with one checksum of all its bytes is
 // verified when its last block is read. The arguments must outlive the reader. Not thread-safe.
 class ArrayReader {
@@ -167,8 +170,6 @@ class ArrayReader {
   // The next bytes of the data.
   Status Read(void* data, int64_t bytes);
   Status Skip(int64_t bytes) { return Read(nullptr, bytes); }
-  // Reads `count` floats into each of `items`, which is faster than a call for each of them.
-  Status ReadIntoEach(Span<float* const> items, int64_t first, int64_t count);
 
   // The file and the tensor, for messages: "/ckpt/m.data-00000-of-00001:t#0/keys".
   const std::string& path() const { return path_; }

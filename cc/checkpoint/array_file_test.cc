@@ -158,39 +158,6 @@ TEST_F(ArrayFileTest, ArraysSideBySideKeepTheirBytes) {
   EXPECT_EQ(gaps.find_first_not_of('\0'), std::string::npos) << "what is between tensors is zero";
 }
 
-// Rows of 16 floats, which are copied by vectors, and of 3.
-TEST_F(ArrayFileTest, ItemsAreReadIntoPartsOfRecords) {
-  for (const int64_t width : {int64_t{16}, int64_t{3}}) {
-    files_.RemoveAll();
-    constexpr int64_t kItems = 100000;
-    std::vector<float> values(static_cast<size_t>(kItems * width));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-    auto part = PartWriter::Create(files_, "/m");
-    const auto writer = part.value()->NewArray(kName, ArrayType{"<f4", {kItems, width}});
-    ASSERT_TRUE(writer->Write(values.data(), static_cast<int64_t>(values.size() * sizeof(float))).ok());
-    ASSERT_TRUE(writer->Finish().ok());
-    ASSERT_TRUE(part.value()->Finish().ok());
-    const auto checkpoint = SavedCheckpoint::Open(files_, "/m");
-    const TensorPlace place = checkpoint.value()->Find(kName).value();
-    const PlacedArray placed{writer->array(), kName, place.shard, place.offset};
-    auto reader = Open(placed);
-    ASSERT_TRUE(reader.ok());
-    std::vector<float> records(static_cast<size_t>(kItems * (width + 2)), -1.0f);
-    std::vector<float*> items;
-    for (int64_t i = 0; i < kItems; ++i) items.push_back(&records[static_cast<size_t>(i * (width + 2))]);
-    const Span<float* const> all(items);
-    ASSERT_TRUE(reader.value()->ReadIntoEach(all.subspan(0, 7), 1, width).ok());
-    ASSERT_TRUE(reader.value()->ReadIntoEach(all.subspan(7, kItems - 7), 1, width).ok());
-    std::vector<float> expected(records.size(), -1.0f);
-    for (int64_t i = 0; i < kItems; ++i) {
-      std::copy_n(&values[static_cast<size_t>(i * width)], width,
-                  &expected[static_cast<size_t>(i * (width + 2) + 1)]);
-    }
-    EXPECT_TRUE(records == expected);
-    EXPECT_EQ(reader.value()->ReadIntoEach(all.subspan(0, 1), 1, width).code(), StatusCode::kDataLoss);
-  }
-}
-
 TEST_F(ArrayFileTest, DamageIsFoundInItsBlock) {
   const PlacedArray array = Write(std::vector<int64_t>(300000, 7));
   bytes()[4096 + (2 << 20)] ^= 1;

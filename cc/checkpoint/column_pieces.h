@@ -2,6 +2,7 @@
 #define SOK_CC_CHECKPOINT_COLUMN_PIECES_H_
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "cc/base/executor.h"
@@ -25,6 +26,18 @@ Status ForEachColumn(Executor& executor, int64_t columns, int64_t items, const W
   });
   for (Status& status : statuses) SOK_RETURN_IF_ERROR(status);
   return OkStatus();
+}
+
+// Copies by vectors where that is possible: for the few bytes of a row, a call of memcpy takes longer.
+inline void CopyItem(void* to, const void* from, int64_t bytes) {
+  constexpr int64_t kVector = 16;
+  if (bytes % kVector != 0 || bytes > 16 * kVector) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  for (int64_t at = 0; at < bytes; at += kVector) {
+    std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, kVector);
+  }
 }
 
 }  // namespace sok

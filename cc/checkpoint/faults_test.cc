@@ -310,7 +310,13 @@ TEST_F(DamageTest, AFlippedBitOfAnyTensor) {
       const uint64_t at =
           static_cast<uint64_t>(place.offset) + random_() % static_cast<uint64_t>(place.bytes);
       contents[path][at] ^= static_cast<char>(1 << random_() % 8);
-      ExpectRefused(contents, path, name);
+      // The last checkpoint's alphas have those of earlier ones.
+      const bool is_read = n == 3 || name.find("/alphas") == std::string::npos;
+      if (is_read) {
+        ExpectRefused(contents, path, name);
+      } else {
+        EXPECT_TRUE(Read(contents).ok()) << path << " " << name;
+      }
     }
   }
 }

@@ -5,33 +5,15 @@
 #include <memory>
 #include <utility>
 
+#include "cc/base/mutex.h"
+#include "cc/base/thread_annotations.h"
 #include "cc/checkpoint/column_pieces.h"
 #include "cc/checkpoint/foreign_slots.h"
-#include "cc/cpu/dedup/dedup.h"
+#include "cc/checkpoint/row_columns.h"
 #include "cc/table/bloom_filter.h"
 
 namespace sok {
 namespace {
-
-// Checks the keys of pieces, which must be distinct in each piece.
-class KeyChecker {
- public:
-  Status Check(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
-    for (const int64_t key : keys) SOK_RETURN_IF_ERROR(filter.Check(key, path));
-    InlineExecutor executor;
-    firsts_.resize(keys.size());
-    SOK_RETURN_IF_ERROR(deduplicator_.Run(executor, keys, &distinct_, Span<int32_t>(firsts_)));
-    if (distinct_.size() == keys.size()) return OkStatus();
-    size_t twice = 0;
-    while (firsts_[twice] == static_cast<int32_t>(twice)) ++twice;
-    return DataLoss("'", path, "' has the key ", keys[twice], " twice");
-  }
-
- private:
-  Deduplicator deduplicator_;
-  std::vector<int64_t> distinct_;
-  std::vector<int32_t> firsts_;
-};
 
 // The range of numbers that a table can have. Those of other systems may be outside: they are then the
 // nearest ones in it, and -1 stands for none.
@@ -52,128 +34,6 @@ Status ReadCounts(ArrayReader* reader, const CountRange& range, Span<int64_t> va
   }
   return OkStatus();
 }
-
-// The keys of a piece of a shard.
-struct PieceOfKeys {
-  std::vector<int64_t> all;
-  std::vector<bool> wanted;  // by index in `all`
-  std::vector<int64_t> own;  // the wanted ones of `all`
-  KeyChecker checker;
-
-  // Reads the next `count` keys, and checks them unless they are `checked`.
-  Status Read(ArrayReader* reader, const KeyFilter& filter, int64_t count, bool checked) {
-    all.resize(static_cast<size_t>(count));
-    SOK_RETURN_IF_ERROR(reader->Read(all.data(), count * static_cast<int64_t>(sizeof(int64_t))));
-    if (!checked) SOK_RETURN_IF_ERROR(checker.Check(filter, all, reader->path()));
-    wanted.resize(all.size());
-    own.clear();
-    for (size_t i = 0; i < all.size(); ++i) {
-      wanted[i] = filter.Wants(all[i]);
-      if (wanted[i]) own.push_back(all[i]);
-    }
-    return OkStatus();
-  }
-};
-
-// Reads a slot that another system saved as a table of its own, row after row of a shard. Its keys are
-// usually those of the rows, in the same order. From the first piece on where they are not, rows are found by
-// their keys, with 16 bytes of memory for each key of the slot.
-class SlotTableReader {
- public:
-  static StatusOr<std::shared_ptr<SlotTableReader>> Open(const ShardSource& source,
-                                                         const SavedOptimizer::Slot& slot, int64_t first) {
-    std::shared_ptr<SlotTableReader> reader(new SlotTableReader(source, slot, first));
-    SOK_RETURN_IF_ERROR(reader->Restart());
-    return reader;
-  }
-
-  // Fills the slot of the wanted rows of a piece.
-  Status Read(const PieceOfKeys& piece, Span<float* const> records) {
-    if (!by_key_) SOK_RETURN_IF_ERROR(CompareKeys(piece.all));
-    if (!by_key_ && records.size() == static_cast<int64_t>(piece.all.size())) {
-      return values_->ReadIntoEach(records, first_, slot_.width);
-    }
-    int64_t next = 0;
-    for (size_t i = 0; i < piece.all.size(); ++i) {
-      float* const to = piece.wanted[i] ? records[next++] + first_ : nullptr;
-      if (!by_key_) {
-        SOK_RETURN_IF_ERROR(values_->Read(to, row_bytes()));
-      } else if (to != nullptr) {
-        SOK_RETURN_IF_ERROR(ReadByKey(piece.all[i], to));
-      }
-    }
-    return OkStatus();
-  }
-
- private:
-  SlotTableReader(const ShardSource& source, const SavedOptimizer::Slot& slot, int64_t first)
-      : source_(source),
-        slot_(slot),
-        first_(first),
-        left_(source.Find(SlotKeys(slot.name))->array.type.shape[0]) {}
-  int64_t row_bytes() const { return slot_.width * static_cast<int64_t>(sizeof(float)); }
-
-  Status Restart() {
-    auto keys = source_.Open(SlotKeys(slot_.name));
-    SOK_RETURN_IF_ERROR(keys.status());
-    auto values = source_.Open("slot-" + slot_.name);
-    SOK_RETURN_IF_ERROR(values.status());
-    keys_ = std::move(keys.value());
-    values_ = std::move(values.value());
-    return OkStatus();
-  }
-
-  // Whether the next keys of the slot are these; if not, makes the index of all keys.
-  Status CompareKeys(const std::vector<int64_t>& keys) {
-    if (static_cast<int64_t>(keys.size()) <= left_) {
-      left_ -= static_cast<int64_t>(keys.size());
-      piece_.resize(keys.size());
-      SOK_RETURN_IF_ERROR(keys_->Read(piece_.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
-      if (piece_ == keys) return OkStatus();
-    }
-    by_key_ = true;
-    SOK_RETURN_IF_ERROR(Restart());
-    // Verifies the values, which are read in another order.
-    SOK_RETURN_IF_ERROR(values_->Skip(source_.Find("slot-" + slot_.name)->array.bytes()));
-    const int64_t rows = source_.Find(SlotKeys(slot_.name))->array.type.shape[0];
-    index_.reserve(static_cast<size_t>(rows));
-    for (int64_t row = 0; row < rows; row += static_cast<int64_t>(piece_.size())) {
-      piece_.resize(static_cast<size_t>(std::min(kPieceItems, rows - row)));
-      SOK_RETURN_IF_ERROR(keys_->Read(piece_.data(), static_cast<int64_t>(piece_.size() * sizeof(int64_t))));
-      for (size_t i = 0; i < piece_.size(); ++i)
-        index_.emplace_back(piece_[i], row + static_cast<int64_t>(i));
-    }
-    std::sort(index_.begin(), index_.end());
-    for (size_t i = 1; i < index_.size(); ++i) {
-      if (index_[i].first == index_[i - 1].first) {
-        return DataLoss("'", keys_->path(), "' has the key ", index_[i].first, " twice");
-      }
-    }
-    return OkStatus();
-  }
-
-  Status ReadByKey(int64_t key, float* to) {
-    const auto found = std::lower_bound(index_.begin(), index_.end(), std::pair(key, int64_t{0}));
-    if (found == index_.end() || found->first != key) {
-      std::fill_n(to, slot_.width, slot_.fill);
-      return OkStatus();
-    }
-    const PlacedArray& placed = *source_.Find("slot-" + slot_.name);
-    const auto file = source_.checkpoint.Data(placed.shard);
-    SOK_RETURN_IF_ERROR(file.status());
-    return file.value()->ReadAt(placed.offset + found->second * row_bytes(), to, row_bytes());
-  }
-
-  const ShardSource& source_;
-  const SavedOptimizer::Slot& slot_;
-  const int64_t first_;  // the position in a row's record
-  int64_t left_;         // keys that were not compared
-  std::unique_ptr<ArrayReader> keys_;
-  std::unique_ptr<ArrayReader> values_;
-  bool by_key_ = false;
-  std::vector<int64_t> piece_;
-  std::vector<std::pair<int64_t, int64_t>> index_;  // keys and their rows
-};
 
 // The wanted ones of the ids that wait for admission.
 struct PieceOfWaiting {
@@ -203,6 +63,27 @@ struct PieceOfWaiting {
   }
 };
 
+// Memory for blocks, of which each thread needs one at a time. Thread-safe.
+class BlockBuffers {
+ public:
+  std::unique_ptr<char[]> Take() {
+    const MutexLock lock(mutex_);
+    // Not std::make_unique, which would fill it.
+    if (free_.empty()) return std::unique_ptr<char[]>(new char[static_cast<size_t>(kBlockBytes)]);
+    std::unique_ptr<char[]> buffer = std::move(free_.back());
+    free_.pop_back();
+    return buffer;
+  }
+  void Give(std::unique_ptr<char[]> buffer) {
+    const MutexLock lock(mutex_);
+    free_.push_back(std::move(buffer));
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::unique_ptr<char[]>> free_ SOK_GUARDED_BY(mutex_);
+};
+
 // Reads the rows of one shard.
 class RowReader {
  public:
@@ -219,17 +100,24 @@ class RowReader {
     const auto mapped = MapWeights();
     SOK_RETURN_IF_ERROR(mapped.status());
     SOK_RETURN_IF_ERROR(AddColumns(mapped.value()));
-    const auto fill = [this](const RowsToFill& rows) {
-      return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()), rows.records.size(),
-                           [&](int64_t i) { return columns_[static_cast<size_t>(i)](rows); });
-    };
-    const int64_t rows = source_.saved().rows;
+    // All files have been found to be as long as the number of rows needs.
+    SOK_RETURN_IF_ERROR(table_.MakeRoom(std::min(what_.new_rows, source_.saved().rows)));
     const int64_t at_once = std::min(kPieceItems, table_.max_rows_to_fill());
-    for (int64_t first = 0; first < rows; first += at_once) {
-      SOK_RETURN_IF_ERROR(
-          keys_.Read(keys.value().get(), filter_, std::min(at_once, rows - first), what_.checked));
-      SOK_RETURN_IF_ERROR(table_.FillRows(keys_.own, parts_, fill));
+    int64_t left = source_.saved().rows;
+    const auto read_keys = [&](PieceOfKeys* piece) {
+      const int64_t count = std::min(at_once, left);
+      left -= count;
+      return piece->Read(keys.value().get(), filter_, count, what_.checked ? nullptr : &checker_);
+    };
+    if (left > 0) SOK_RETURN_IF_ERROR(read_keys(&keys_));
+    while (!keys_.all.empty()) {
+      next_keys_.all.clear();
+      const bool has_next = left > 0;
+      SOK_RETURN_IF_ERROR(table_.FillRows(keys_.own, parts_, [&](const RowsToFill& rows) {
+        return Fill(rows, has_next, [&] { return read_keys(&next_keys_); });
+      }));
       *restored += static_cast<int64_t>(keys_.own.size());
+      std::swap(keys_, next_keys_);
     }
     return OkStatus();
   }
@@ -246,6 +134,44 @@ class RowReader {
 
     int64_t bytes() const { return width * static_cast<int64_t>(sizeof(float)); }
   };
+
+  // Fills all columns, and calls read_next() if there is a next piece, on all threads.
+  template <typename ReadNext>
+  Status Fill(const RowsToFill& rows, bool has_next, const ReadNext& read_next) {
+    const Span<float* const> records = RecordsOfAll(rows);
+    // The longest tasks that cannot be divided come first. Blocks are in the order of the rows, so that no
+    // two threads touch the same new page of memory: both would zero it.
+    std::vector<std::pair<FloatColumn*, int64_t>> blocks;
+    for (const auto& column : floats_) {
+      SOK_RETURN_IF_ERROR(column->BeginPiece(keys_));
+      for (int64_t block = 0; block < column->blocks(); ++block) blocks.emplace_back(column.get(), block);
+    }
+    const int64_t others = (has_next ? 1 : 0) + static_cast<int64_t>(columns_.size());
+    const int64_t tasks = others + static_cast<int64_t>(blocks.size());
+    SOK_RETURN_IF_ERROR(
+        ForEachColumn(executor_, tasks, static_cast<int64_t>(keys_.all.size()), [&](int64_t task) -> Status {
+          if (task == 0 && has_next) return read_next();
+          if (task < others) return columns_[static_cast<size_t>(others - 1 - task)](rows);
+          const auto& [column, block] = blocks[static_cast<size_t>(task - others)];
+          std::unique_ptr<char[]> buffer = buffers_.Take();
+          const Status status = column->Read(block, keys_, records, buffer.get());
+          buffers_.Give(std::move(buffer));
+          return status;
+        }));
+    for (const auto& column : floats_) SOK_RETURN_IF_ERROR(column->EndPiece());
+    return OkStatus();
+  }
+
+  // The records of all keys of the piece; null for keys that are not wanted.
+  Span<float* const> RecordsOfAll(const RowsToFill& rows) {
+    if (rows.records.size() == static_cast<int64_t>(keys_.all.size())) return rows.records;
+    records_.assign(keys_.all.size(), nullptr);
+    int64_t next = 0;
+    for (size_t i = 0; i < records_.size(); ++i) {
+      if (keys_.wanted[i]) records_[i] = rows.records[next++];
+    }
+    return records_;
+  }
 
   StatusOr<Reader> OpenColumn(const std::string& name) {
     auto reader = source_.Open(name);
@@ -287,52 +213,20 @@ class RowReader {
     return AddUsage();
   }
 
-  // Opens the array of weights, and except for kWeights, those of slots.
-  Status OpenFloats(std::vector<Floats>* floats) {
-    int64_t first = 0;
-    const auto open = [&](const std::string& name, int64_t width) -> Status {
-      auto reader = OpenColumn(name);
-      SOK_RETURN_IF_ERROR(reader.status());
-      floats->push_back(Floats{reader.value(), first, width});
-      first += width;
-      return OkStatus();
-    };
-    SOK_RETURN_IF_ERROR(open("values", table_.options().dim));
-    if (what_.contents == RowContents::kWeights) return OkStatus();
-    for (const SavedOptimizer::Slot& slot : source_.manifest.optimizer->slots) {
-      if (source_.Find(SlotKeys(slot.name)) == nullptr) {
-        SOK_RETURN_IF_ERROR(open("slot-" + slot.name, slot.width));
-      } else {
-        SOK_RETURN_IF_ERROR(AddSlotTable(slot, first));
-        first += slot.width;
-      }
-    }
-    return OkStatus();
-  }
-
-  Status AddSlotTable(const SavedOptimizer::Slot& slot, int64_t first) {
-    auto reader = SlotTableReader::Open(source_, slot, first);
-    SOK_RETURN_IF_ERROR(reader.status());
-    columns_.push_back([this, reader = reader.value()](const RowsToFill& rows) {
-      return reader->Read(keys_, rows.records);
-    });
-    return OkStatus();
-  }
-
   Status AddRecords() {
-    std::vector<Floats> floats;
-    SOK_RETURN_IF_ERROR(OpenFloats(&floats));
-    for (const Floats& one : floats) {
-      columns_.push_back([this, one](const RowsToFill& rows) {
-        if (rows.records.size() == static_cast<int64_t>(keys_.all.size())) {
-          return one.reader->ReadIntoEach(rows.records, one.first, one.width);
-        }
-        return ForEachItem(
-            [&](int64_t i) { return one.reader->Read(rows.records[i] + one.first, one.bytes()); },
-            [&] { return one.reader->Skip(one.bytes()); });
-      });
-    }
+    const auto add = [this](StatusOr<std::unique_ptr<FloatColumn>> column) {
+      if (column.ok()) floats_.push_back(std::move(column.value()));
+      return column.status();
+    };
+    SOK_RETURN_IF_ERROR(add(FloatColumn::Open(source_, "values", 0, table_.options().dim)));
     if (what_.contents == RowContents::kWeights) return OkStatus();
+    int64_t first = table_.options().dim;
+    for (const SavedOptimizer::Slot& slot : source_.manifest.optimizer->slots) {
+      const bool is_table = source_.Find(SlotKeys(slot.name)) != nullptr;
+      SOK_RETURN_IF_ERROR(add(is_table ? SlotTableColumn::Open(source_, slot, first)
+                                       : FloatColumn::Open(source_, "slot-" + slot.name, first, slot.width)));
+      first += slot.width;
+    }
     parts_.slots = !source_.manifest.optimizer->slots.empty();
     parts_.last_current = table_.state().parts.last_current;
     return AddSteps();
@@ -371,6 +265,22 @@ class RowReader {
     if (first <= *step && *step <= optimizer.steps) return OkStatus();
     return DataLoss("'", reader->path(), "' has the step ", read, ", which is not in [", first, ", ",
                     optimizer.steps, "]");
+  }
+
+  // Opens the arrays of weights and slots.
+  Status OpenFloats(std::vector<Floats>* floats) {
+    int64_t first = 0;
+    const auto open = [&](const std::string& name, int64_t width) -> Status {
+      auto reader = OpenColumn(name);
+      SOK_RETURN_IF_ERROR(reader.status());
+      floats->push_back(Floats{reader.value(), first, width});
+      first += width;
+      return OkStatus();
+    };
+    SOK_RETURN_IF_ERROR(open("values", table_.options().dim));
+    for (const SavedOptimizer::Slot& slot : source_.manifest.optimizer->slots)
+      SOK_RETURN_IF_ERROR(open("slot-" + slot.name, slot.width));
+    return OkStatus();
   }
 
   // Reads records row by row, and catches up each of them before its weights go into the table.
@@ -454,8 +364,13 @@ class RowReader {
   HeldTable& table_;
   const KeyFilter filter_;
   RowParts parts_;
+  std::vector<std::unique_ptr<FloatColumn>> floats_;
   std::vector<Column> columns_;
+  KeyChecker checker_;
   PieceOfKeys keys_;
+  PieceOfKeys next_keys_;
+  std::vector<float*> records_;
+  BlockBuffers buffers_;
 };
 
 // Reads counters that are saved in full.
@@ -517,142 +432,6 @@ Status RestoreCounterBlocks(const ShardSource& source, HeldTable* table) {
 }
 
 }  // namespace
-
-StatusOr<std::unique_ptr<ArrayReader>> ShardSource::Open(const std::string& array) const {
-  const PlacedArray& placed = *Find(array);
-  auto file = checkpoint.Data(placed.shard);
-  SOK_RETURN_IF_ERROR(file.status());
-  return ArrayReader::Open(std::move(file.value()), checkpoint.DataFile(placed.shard), placed);
-}
-
-KeyFilter::KeyFilter(const TableOptions& options, const ShardSource& source)
-    : options_(options),
-      source_(source),
-      owners_(options.placement.owners(options.ranks)),
-      saved_owners_(source.manifest.table.options.placement.owners(source.manifest.table.options.ranks)),
-      least_(options.key_dtype == "int64"   ? INT64_MIN
-             : options.key_dtype == "int32" ? INT32_MIN
-                                            : 0),
-      most_(options.key_dtype == "int64"   ? INT64_MAX
-            : options.key_dtype == "int32" ? INT32_MAX
-                                           : int64_t{UINT32_MAX}) {}
-
-Status KeyFilter::Check(int64_t key, const std::string& path) const {
-  if (source_.manifest.is_foreign()) return CheckForeign(key, path);
-  const int shard = saved_owners_.OwnerOf(key);
-  if (shard != source_.shard) {
-    return DataLoss("'", path, "' has the key ", key, ", which belongs to shard ", shard);
-  }
-  const TableOptions& saved = source_.manifest.table.options;
-  if (saved.use_hashtable) return OkStatus();
-  const int64_t saved_keys = saved.placement.StaticKeys(saved.ranks, saved.capacity);
-  if (static_cast<uint64_t>(key) >= static_cast<uint64_t>(saved_keys)) {
-    return DataLoss("'", path, "' has the key ", key, " of a table whose keys end at ", saved_keys);
-  }
-  return CheckStatic(key, path);
-}
-
-Status KeyFilter::CheckForeign(int64_t key, const std::string& path) const {
-  if (key < least_ || key > most_) {
-    return InvalidArgument("Embedding variable '", options_.name, "' has keys of ", options_.key_dtype,
-                           ", but '", path, "' has the key ", key);
-  }
-  return options_.use_hashtable ? OkStatus() : CheckStatic(key, path);
-}
-
-Status KeyFilter::CheckStatic(int64_t key, const std::string& path) const {
-  const int64_t own_keys = options_.placement.StaticKeys(options_.ranks, options_.capacity);
-  if (key >= own_keys) {
-    return ResourceExhausted("Embedding variable '", options_.name, "' has no row for the key ", key, " of '",
-                             path, "': its keys end at ", own_keys);
-  }
-  return OkStatus();
-}
-
-namespace {
-
-// ForEachKeyPiece, without checks if `checker` is null.
-Status VisitKeys(const ShardSource& source, const std::string& array, const KeyFilter& filter,
-                 KeyChecker* checker, FunctionRef<Status(Span<const int64_t> keys)> visit) {
-  auto reader = source.Open(array);
-  SOK_RETURN_IF_ERROR(reader.status());
-  const int64_t rows = source.Find(array)->array.type.shape[0];
-  std::vector<int64_t> keys;
-  for (int64_t first = 0; first < rows; first += kPieceItems) {
-    keys.resize(static_cast<size_t>(std::min(kPieceItems, rows - first)));
-    SOK_RETURN_IF_ERROR(
-        reader.value()->Read(keys.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
-    if (checker != nullptr) SOK_RETURN_IF_ERROR(checker->Check(filter, keys, reader.value()->path()));
-    keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int64_t key) { return !filter.Wants(key); }),
-               keys.end());
-    SOK_RETURN_IF_ERROR(visit(keys));
-  }
-  return OkStatus();
-}
-
-}  // namespace
-
-Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
-                       FunctionRef<Status(Span<const int64_t> keys)> visit) {
-  KeyChecker checker;
-  return VisitKeys(source, array, filter, &checker, visit);
-}
-
-namespace {
-
-// Calls visit(array, keys) on the selected keys of all shards, with rows and waiting.
-Status ForEachKey(Span<const ShardSource> sources, const TableOptions& options,
-                  FunctionRef<void(const PlacedArray& array, Span<const int64_t> keys)> visit) {
-  for (const ShardSource& source : sources) {
-    const KeyFilter filter(options, source);
-    for (const char* name : {"keys", "waiting_keys"}) {
-      if (source.Find(name) == nullptr) continue;
-      SOK_RETURN_IF_ERROR(VisitKeys(source, name, filter, nullptr, [&](Span<const int64_t> keys) {
-        visit(*source.Find(name), keys);
-        return OkStatus();
-      }));
-    }
-  }
-  return OkStatus();
-}
-
-Status HasTwice(Span<const ShardSource> sources, const TableOptions& options, int64_t key) {
-  std::vector<std::string> found;
-  SOK_RETURN_IF_ERROR(ForEachKey(sources, options, [&](const PlacedArray& array, Span<const int64_t> keys) {
-    found.insert(found.end(), static_cast<size_t>(std::count(keys.begin(), keys.end(), key)), array.name);
-  }));
-  if (found.size() < 2) return Internal("the key ", key, " was not found again");
-  return DataLoss("'", sources[0].checkpoint.index_path(), "' has the key ", key, " twice: in '", found[0],
-                  "' and in '", found[1], "'");
-}
-
-}  // namespace
-
-Status CheckDistinct(Span<const ShardSource> sources, const TableOptions& options) {
-  constexpr int64_t kAtOnce = int64_t{1} << 22;
-  int64_t total = 0;
-  for (const ShardSource& source : sources) {
-    for (const char* name : {"keys", "waiting_keys"}) {
-      const PlacedArray* const array = source.Find(name);
-      if (array != nullptr) total += array->array.type.shape[0];
-    }
-  }
-  const auto passes = static_cast<uint64_t>(total / options.ranks / kAtOnce + 1);
-  std::vector<int64_t> chosen;
-  for (uint64_t pass = 0; pass < passes; ++pass) {
-    chosen.clear();
-    SOK_RETURN_IF_ERROR(ForEachKey(sources, options, [&](const PlacedArray&, Span<const int64_t> keys) {
-      for (const int64_t key : keys) {
-        const uint64_t mixed = static_cast<uint64_t>(key) * 0x9E3779B97F4A7C15u >> 32;
-        if (mixed * passes >> 32 == pass) chosen.push_back(key);
-      }
-    }));
-    std::sort(chosen.begin(), chosen.end());
-    const auto twice = std::adjacent_find(chosen.begin(), chosen.end());
-    if (twice != chosen.end()) return HasTwice(sources, options, *twice);
-  }
-  return OkStatus();
-}
 
 StatusOr<std::unique_ptr<SavedRowCatchUp>> SavedRowCatchUp::Create(std::unique_ptr<Optimizer> optimizer,
                                                                    int64_t dim, Span<const float> hyper) {

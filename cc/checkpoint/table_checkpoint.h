@@ -105,25 +105,23 @@ class TableRestore {
   // rows of a kGiven initializer, these are the checkpoint's.
   virtual const TableOptions& options() const = 0;
 
-  // The bytes that Load will read.
-  virtual int64_t bytes() const = 0;
-
   // The tensors of another system's table that the variable has no place for, if its optimizer is restored.
   virtual std::vector<std::string> left_out() const = 0;
 
-  // Reads everything that Load will read and verifies all checksums. After that Load fails only if the disk
-  // fails, or if the rows of a chain, or of another number of ranks, exceed the capacity.
-  virtual Status Check() = 0;
+  // A table of `engine` with options() and the contents of the checkpoint. Reads each block of the files
+  // once, and verifies its checksum.
+  virtual StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) = 0;
 
-  // Leaves to Check, bytes and Apply only what came after the save `since`, one of the chain's.
-  // FailedPrecondition if it is none, or if every row changes between two saves, as with exact Adam.
+  // For a table that is brought up to date in place. Leaves to Check and Apply only what came after the save
+  // `since`, one of the chain's. FailedPrecondition if it is none, or if every row changes between two saves,
+  // as with exact Adam.
   virtual Status StartAfter(const std::string& since) = 0;
+  // Reads everything that Apply will read and verifies all checksums. After that Apply fails only if the disk
+  // fails, or if the rows exceed the capacity.
+  virtual Status Check() = 0;
   // Brings a table up to date that has the contents of the save given to StartAfter, and no optimizer. If it
   // fails, the table has a part of the changes.
   virtual Status Apply(Executor& executor, HeldTable* table) = 0;
-
-  // A table of `engine` with options() and the contents of the checkpoint.
-  virtual StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) = 0;
 };
 
 // What of a checkpoint to write anew.

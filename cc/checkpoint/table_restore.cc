@@ -24,7 +24,6 @@ class ChainRestore final : public TableRestore {
       : chain_(std::move(chain)), options_(options), parts_(parts) {}
 
   const TableOptions& options() const override { return options_; }
-  int64_t bytes() const override;
   std::vector<std::string> left_out() const override;
 
   // Checks that the checkpoint fits the variable, and takes from it what options() says.
@@ -61,6 +60,9 @@ class ChainRestore final : public TableRestore {
   }
   // The shards that can have keys of this rank.
   std::vector<int> Shards() const;
+
+  // About the number of rows that a shard of the full checkpoint has for this rank.
+  int64_t NewRowsOfShard() const;
 
   Status CheckFits() const;
   Status CheckForeignFits() const;
@@ -192,15 +194,11 @@ std::vector<int> ChainRestore::Shards() const {
   return shards;
 }
 
-int64_t ChainRestore::bytes() const {
-  int64_t bytes = 0;
-  for (const ChainedTable& checkpoint : to_read()) {
-    for (const int shard : Shards()) {
-      for (const auto& array : SourceOf(checkpoint, shard).saved().arrays)
-        bytes += array.second.array.bytes();
-    }
-  }
-  return bytes;
+int64_t ChainRestore::NewRowsOfShard() const {
+  if (OwnShard() != nullptr) return INT64_MAX;
+  const int64_t rows = chain_.front().manifest.rows();
+  const int64_t of_rank = options_.placement.is_replicated() ? rows : rows / options_.ranks;
+  return of_rank / std::max<int64_t>(1, static_cast<int64_t>(Shards().size()));
 }
 
 std::vector<std::string> ChainRestore::left_out() const {
@@ -368,7 +366,9 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
   }
   int64_t rows = 0;
   for (const ChainedTable& checkpoint : to_read()) {
-    what.maps_weights = maps_weights() && &checkpoint == chain_.data();
+    const bool is_full = &checkpoint == chain_.data();
+    what.maps_weights = maps_weights() && is_full;
+    what.new_rows = is_full ? NewRowsOfShard() : 0;
     SOK_RETURN_IF_ERROR(LoadCheckpoint(executor, checkpoint, what, table, &rows));
   }
   return CheckSize(table->state().rows, rows);

@@ -123,6 +123,8 @@ class HeldTable {
                                    FunctionRef<Status(int64_t at, char* to, int64_t bytes)> /*place*/) {
     return false;
   }
+  // Makes room for about this number of rows more, so that FillRows need not do so piece by piece.
+  virtual Status MakeRoom(int64_t /*rows*/) { return OkStatus(); }
   // The maximum number of keys in a call of FillRows.
   virtual int64_t max_rows_to_fill() const = 0;
   // Inserts the absent ones of `keys`, without admission, counting or eviction. Keys are distinct and owned

@@ -32,7 +32,7 @@ tf::Status MapsTables(bool* maps) {
   return tf::errors::InvalidArgument("SOK_MAP_TABLES is '", text, "'; it must be 0 or 1");
 }
 
-// The output `checked` of SokCheckCheckpoint: one replacement for each table.
+// The output `checked` of SokCheckCheckpoint: the new table for each.
 struct CheckedTables {
   std::vector<TableReplacement> tables;
 };
@@ -69,7 +69,6 @@ class CheckCheckpointOp : public tf::OpKernel {
     TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 2, "counts", &parts.counts));
     TF_RETURN_IF_ERROR(MapsTables(&parts.map_weights));
     OpenedCheckpoints opened(PosixFiles());
-    int64_t spare = kSmallTables;
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
       TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, TableUse::kRestore));
@@ -78,7 +77,7 @@ class CheckCheckpointOp : public tf::OpKernel {
         TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 3 + i, "trained_by", &trained_by));
         parts.trained_by = trained_by;
       }
-      auto one = TableReplacement::Check(*call, ref.table.get(), opened, prefix, names_[i], parts, &spare);
+      auto one = TableReplacement::Load(*call, ref.table.get(), opened, prefix, names_[i], parts);
       TF_RETURN_IF_ERROR(ToTf(one.status()));
       checked->push_back(std::move(one.value()));
     }
@@ -182,23 +181,16 @@ class LoadCheckpointOp : public tf::OpKernel {
       return tf::errors::InvalidArgument(
           "`checked` is not the output of SokCheckCheckpoint for these tables");
     }
-    const TfEngineContext call(context);
+    std::vector<TableRef> refs(checked->tables.size());
     for (int i = 0; i < num_tables_; ++i) {
-      TableRef ref;
-      TF_RETURN_IF_ERROR(LookupTable(context, i, &ref, TableUse::kRestore));
-      bool replaced = false;
-      const auto replace = [&](std::shared_ptr<EngineTable> table) {
-        replaced = true;
-        ref.table = std::move(table);
-        // Another worker of a server could use the table before it is loaded.
-        ref.resource->Replace(ref.table, kBeingRestored);
-      };
-      const Status loaded = checked->tables[i].Load(*call, ref.table.get(), replace);
-      // Otherwise a program that catches the error would go on with an empty table, and save it.
-      if (replaced) ref.resource->Lose(loaded.ok() ? "" : loaded.message());
-      TF_RETURN_IF_ERROR(ToTf(loaded));
-      const std::vector<std::string> left_out = checked->tables[i].left_out();
-      const TableOptions& options = ref.table->options();
+      TF_RETURN_IF_ERROR(LookupTable(context, i, &refs[static_cast<size_t>(i)], TableUse::kRestore));
+    }
+    for (size_t i = 0; i < refs.size(); ++i) {
+      const std::shared_ptr<EngineTable>& table = checked->tables[i].table;
+      refs[i].resource->Replace(table);
+      refs[i].table = nullptr;  // frees the old rows
+      const std::vector<std::string>& left_out = checked->tables[i].left_out;
+      const TableOptions& options = table->options();
       if (left_out.empty() || options.rank != 0) continue;
       std::string names;
       for (const std::string& name : left_out) names += (names.empty() ? "'" : ", '") + name + "'";

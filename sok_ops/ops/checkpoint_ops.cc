@@ -85,7 +85,7 @@ REGISTER_OP("SokCheckCheckpoint")
     .Output("checked: variant")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
-    .Doc(R"(Verifies the tables of a checkpoint. Changes no table.
+    .Doc(R"(Reads and verifies the tables of a checkpoint, into new tables. Changes no table.
 names: the tables' names in the checkpoint.
 optimizers: whether to restore the optimizers' state and slots, too.
 counts: the same for the tables' counts.
@@ -102,7 +102,7 @@ REGISTER_OP("SokLoadCheckpoint")
     .Output("message: string")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
-    .Doc("Replaces the contents of the tables by the checkpoints that SokCheckCheckpoint verified.");
+    .Doc("Replaces tables by those that SokCheckCheckpoint has read. Reads no file.");
 
 REGISTER_OP("SokFollowCheckpoint")
     .Input("handles: num_tables * resource")

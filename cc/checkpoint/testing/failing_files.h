@@ -12,12 +12,13 @@
 
 namespace sok {
 
-// For tests: counts the write operations on other files, and makes one of them fail.
+// For tests: counts the write operations on other files, or all reads, and makes one of them fail.
 class FailingFiles final : public Files {
  public:
   enum class Mode {
-    kDies,      // this operation and all later ones fail, as if the process had been killed
-    kFailsOnce  // only this operation fails
+    kDies,          // this operation and all later ones fail, as if the process had been killed
+    kFailsOnce,     // only this operation fails
+    kFailsOneRead,  // the same for reads of files
   };
 
   // Operation `fail_at`, counted from 0, fails with `code`; -1: none fails. A failing write writes half its
@@ -38,7 +39,11 @@ class FailingFiles final : public Files {
     SOK_RETURN_IF_ERROR(file.status());
     return std::unique_ptr<FileWriter>(std::make_unique<Writer>(this, path, std::move(file.value())));
   }
-  StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override { return files_->Open(path); }
+  StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override {
+    auto file = files_->Open(path);
+    if (mode_ != Mode::kFailsOneRead || !file.ok()) return file;
+    return std::unique_ptr<FileReader>(std::make_unique<Reader>(this, path, std::move(file.value())));
+  }
   Status SyncFile(const std::string& path) override {
     SOK_RETURN_IF_ERROR(Count("sync", path));
     return files_->SyncFile(path);
@@ -82,6 +87,22 @@ class FailingFiles final : public Files {
     FailingFiles* const files_;
     const std::string path_;
     const std::unique_ptr<FileWriter> file_;
+  };
+
+  class Reader final : public FileReader {
+   public:
+    Reader(FailingFiles* files, std::string path, std::unique_ptr<FileReader> file)
+        : files_(files), path_(std::move(path)), file_(std::move(file)) {}
+    int64_t size() const override { return file_->size(); }
+    Status ReadAt(int64_t offset, void* data, int64_t bytes) override {
+      SOK_RETURN_IF_ERROR(files_->Count("read", path_));
+      return file_->ReadAt(offset, data, bytes);
+    }
+
+   private:
+    FailingFiles* const files_;
+    const std::string path_;
+    const std::unique_ptr<FileReader> file_;
   };
 
   Status Count(const char* what, const std::string& path) {

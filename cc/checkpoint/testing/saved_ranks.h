@@ -270,21 +270,16 @@ inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& reque
   return name.empty() ? tables[0]->options().name : name;
 }
 
-// New tables from a checkpoint. Checks the checkpoint on all ranks before any rank loads it.
+// New tables from a checkpoint.
 inline StatusOr<Tables> Restore(Files& files, const std::string& prefix, const std::string& name,
                                 TableOptions options, int ranks, const RestoreParts& parts = {}) {
-  std::vector<std::unique_ptr<TableRestore>> restores;
+  Tables tables;
   OpenedCheckpoints opened(files);
   options.ranks = ranks;
   for (options.rank = 0; options.rank < ranks; ++options.rank) {
-    auto restore = TableRestore::Open(opened, prefix, name, options, parts);
-    if (!restore.ok()) return restore.status();
-    restores.push_back(std::move(restore.value()));
-  }
-  for (const auto& restore : restores) SOK_RETURN_IF_ERROR(restore->Check());
-  Tables tables;
-  for (const auto& restore : restores) {
-    auto loaded = Load(restore.get());
+    const auto restore = TableRestore::Open(opened, prefix, name, options, parts);
+    SOK_RETURN_IF_ERROR(restore.status());
+    auto loaded = Load(restore.value().get());
     SOK_RETURN_IF_ERROR(loaded.status());
     tables.push_back(std::move(loaded.value()));
   }

@@ -95,6 +95,9 @@ class Table final : public EngineTable {
   Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows,
                     InitialValues values = InitialValues::kAll);
 
+  // Makes room for `new_keys` more keys of a table with hashing, or as many as its capacity allows.
+  Status Reserve(int64_t new_keys);
+
   // For a table with hashing and without rows: those that the next insertions make get the weights of an
   // array float32 [rows, dim], in order. Errors are those of FindOrMake and Slabs::ReserveWith.
   Status PlaceRows(int64_t rows, PlaceBytes place);
@@ -217,8 +220,7 @@ class Table final : public EngineTable {
                      Span<const int64_t> references, const float* grads, bool distinct);
   Status AssignLocked(Executor& executor, Span<const int64_t> keys, const float* values);
 
-  // Makes room for `new_keys` more keys; ReserveRecords for the data of the rows [0, rows).
-  Status Reserve(int64_t new_keys);
+  // Makes room for the data of the rows [0, rows).
   Status ReserveRecords(int64_t rows);
   Status CheckCapacity(int64_t new_keys) const;
   // The same for a lookup with `rows`: evicts other rows if the options say so.

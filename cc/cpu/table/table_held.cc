@@ -89,6 +89,10 @@ class HeldCpuTable final : public HeldTable {
   }
 
   StatusOr<bool> PlaceRows(int64_t rows, PlaceBytes place) override;
+  Status MakeRoom(int64_t rows) override {
+    if (!table_.options().use_hashtable) return OkStatus();
+    return WithinMemory([&] { return table_.Reserve(rows); });
+  }
   int64_t max_rows_to_fill() const override { return kPieceRows; }
   Status FillRows(Span<const int64_t> keys, const RowParts& parts,
                   FunctionRef<Status(const RowsToFill&)> fill) override {

@@ -1,11 +1,10 @@
 """Restores tables from checkpoints, on all ranks together.
 
-read TensorFlow's other variables -> SokCheckCheckpoint; ranks agree that all tables are sound
--> SokLoadCheckpoint; ranks agree that all tables are loaded -> the other variables are assigned
+read TensorFlow's other variables -> SokCheckCheckpoint reads all tables; ranks agree that all are sound
+-> SokLoadCheckpoint: they take the places of the old ones; ranks agree that all have -> the other variables
+are assigned
 
-A table with rows is replaced before the new one is loaded: there may be no memory for both. If that load
-fails after the check, the table has lost its rows, and refuses to be used until it is restored or
-initialized.
+Until the tables change places, the old and the new ones are in memory.
 """
 
 from __future__ import annotations
