@@ -96,6 +96,21 @@ def test_inspect(folder, capsys):
     assert out.count("written by  SOK 2") == 3 and "scope_users" in out and "Adam/m [3], Adam/v [3]" in out
 
 
+def test_other_files_that_end_in_key(folder, tmp_path, capsys):
+    """They make no folder one of SOK's, nor do its files beside a list of checkpoints without `meta_info`."""
+    rows = foreign.Rows(KEYS, VALUES)
+    foreign.save(tmp_path / "checkpoints" / "m", foreign.deeprec("items", rows))
+    (tmp_path / "checkpoints" / "ssh-key").write_bytes(b"secret")
+    for name in ("old-key", "old-weight"):
+        (tmp_path / "checkpoints" / name).write_bytes(b"")
+        assert cli.main(["inspect", str(tmp_path / "checkpoints"), "--brief"]) == 0
+        assert "written by  DeepRec" in capsys.readouterr().out
+    (folder / "checkpoint").write_text('model_checkpoint_path: "m"')
+    (folder / "ssh-key").write_bytes(b"secret")
+    assert cli.main(["inspect", str(folder), "--brief"]) == 0
+    assert "written by  SOK 2" in capsys.readouterr().out
+
+
 def damages(folder):
     """Files, what the error names, and their damaged contents."""
     for path in sorted(folder.iterdir()):

@@ -53,10 +53,12 @@ def names(folder: str | os.PathLike) -> list[str]:
 def sok2_description(folder: str | os.PathLike) -> str | None:
     """Returns the path that stands for a folder of SOK 2.x's files, as prefixes do for checkpoints.
 
-    There need not be a file. Returns None for other folders. Raises OSError as `facts`.
+    There need not be a file: newer versions write only `NAME-key` and `NAME-weight`, and never beside a list
+    of checkpoints. Returns None for other folders. Raises OSError as `facts`.
     """
-    found = names(folder)
-    is_one = "meta_info" in found or any(name.endswith("-key") for name in found)
+    found = set(names(folder))
+    has_tables = any(name.endswith("-key") and f"{name[:-4]}-weight" in found for name in found)
+    is_one = "meta_info" in found or (has_tables and "checkpoint" not in found)
     return os.path.join(folder, "meta_info") if is_one else None
 
 

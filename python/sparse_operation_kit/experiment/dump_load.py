@@ -38,8 +38,8 @@ def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
     The number of ranks may differ from that of `dump`. If the files do not have exactly the keys of a
     `Variable`, running the tensor raises InvalidArgumentError, and the rows stay as they were.
 
-    A directory with a file `meta_info` or files `NAME-key` was written by SOK 2.x. From there all variables
-    are loaded, or none.
+    A directory with a file `meta_info`, or with files `NAME-key` and `NAME-weight`, was written by SOK 2.x.
+    From there all variables are loaded, or none.
 
     Args:
       path: The directory.
