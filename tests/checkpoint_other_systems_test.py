@@ -365,13 +365,6 @@ def test_errors(tmp_path, capsys, monkeypatch):
     assert "would have two tensors 'items/Adam'" in error
 
 
-@pytest.mark.parametrize("form", ["deeprec", "sok2", "variable"])
-def test_tables_of_other_systems_are_restored_first(tmp_path, capsys, form):
-    rows = foreign_checkpoints.Rows(np.arange(3), np.ones([3, 4], np.float32))
-    foreign_checkpoints.save(tmp_path / "m", foreign_checkpoints.deeprec("items", rows))
-    assert "m:items: was written by DeepRec: restore it" in refused(capsys, tmp_path / "m", form)
-
-
 def test_negative_keys_are_no_rows(tmp_path, capsys):
     error = refused(capsys, history(tmp_path, (-300, 0)).prefix, "variable", "--rows", "9")
     assert "has a row of key -" in error

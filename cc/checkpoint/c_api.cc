@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/crc32c.h"
+#include "cc/checkpoint/foreign_slots.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/checkpoint/saved_checkpoint.h"
@@ -37,8 +39,10 @@ struct sok_table {
 };
 struct sok_bundle {
   struct Array {
+    std::string name;
     std::unique_ptr<sok::ArrayWriter> writer;
-    int64_t left = 0;  // bytes that it lacks
+    int64_t left = 0;            // bytes that it lacks
+    sok::SavedArray saved = {};  // once it lacks none
   };
   std::unique_ptr<sok::PartWriter> writer;
   std::vector<Array> arrays;
@@ -108,6 +112,8 @@ Json LinkJson(const ChainedTable& link) {
   json["id"] = link.id;
   json["table"] = Json::parse(EncodeTable(manifest));
   json["system"] = manifest.is_foreign() ? Json(manifest.system) : Json(nullptr);
+  json["slots_of"] = manifest.slots_of;
+  json["left_out"] = manifest.left_out;
   json["static_keys"] =
       options.use_hashtable ? 0 : options.placement.StaticKeys(options.ranks, options.capacity);
   json["shards"] = Json::array();
@@ -115,6 +121,17 @@ Json LinkJson(const ChainedTable& link) {
     json["shards"].push_back(ShardWithPlaces(*link.checkpoint, shard));
   }
   return json;
+}
+
+Status TakeSlotsOf(std::vector<ChainedTable>* chain, const std::string& trained_by) {
+  for (ChainedTable& link : *chain) {
+    if (!link.manifest.is_foreign()) continue;
+    SOK_RETURN_IF_ERROR(TakeSlotsByName(*link.checkpoint, trained_by, &link.manifest));
+    if (link.manifest.slots_of != chain->front().manifest.slots_of) {
+      return DataLoss("'", chain->front().path, "' and '", link.path, "' have not the same slots");
+    }
+  }
+  return OkStatus();
 }
 
 // Verifies an array with one checksum of all bytes, once.
@@ -163,6 +180,7 @@ Status WriteNext(sok_bundle* bundle, sok_bundle::Array* array, const void* data,
   array->left -= bytes;
   if (array->left > 0) return OkStatus();
   SOK_RETURN_IF_ERROR(array->writer->Finish());
+  array->saved = array->writer->array();
   array->writer = nullptr;
   return bundle->writer->WriteComplete();
 }
@@ -220,12 +238,14 @@ char* sok_checkpoint_has(sok_checkpoint* checkpoint, const char* name, int* has)
   });
 }
 
-char* sok_table_open(sok_checkpoint* checkpoint, const char* name, sok_table** table) {
+char* sok_table_open(sok_checkpoint* checkpoint, const char* name, const char* trained_by,
+                     sok_table** table) {
   *table = nullptr;
   return sok::Run([&]() -> sok::Status {
     sok::OpenedCheckpoints opened(sok::PosixFiles());
     auto chain = sok::ReadChain(opened, checkpoint->checkpoint->prefix(), name);
     SOK_RETURN_IF_ERROR(chain.status());
+    if (trained_by != nullptr) SOK_RETURN_IF_ERROR(sok::TakeSlotsOf(&chain.value(), trained_by));
     auto made = std::make_unique<sok_table>();
     made->chain = std::move(chain.value());
     *table = made.release();
@@ -322,7 +342,7 @@ char* sok_bundle_new_array(sok_bundle* bundle, const char* name, const char* dty
     const sok::ArrayType type{dtype, {shape, shape + dims}};
     const int64_t bytes = sok::DataBytes(type);
     if (bytes < 0) return sok::InvalidArgument("'", name, "' cannot be a tensor of ", sok::Describe(type));
-    bundle->arrays.push_back({bundle->writer->NewArray(name, type), bytes});
+    bundle->arrays.push_back({name, bundle->writer->NewArray(name, type), bytes});
     *array = static_cast<int>(bundle->arrays.size()) - 1;
     return bytes > 0 ? sok::OkStatus() : sok::WriteNext(bundle, &bundle->arrays.back(), nullptr, 0);
   });
@@ -335,21 +355,55 @@ char* sok_bundle_write(sok_bundle* bundle, int array, const void* data, int64_t 
   });
 }
 
-char* sok_bundle_copy(sok_bundle* bundle, sok_checkpoint* checkpoint) {
+char* sok_bundle_add_table(sok_bundle* bundle, sok_table* table, int64_t rows, int64_t filter_freq) {
+  return sok::Run([&] {
+    std::map<std::string, sok::PlacedArray> arrays;
+    const sok::Manifest& source = table->chain.back().manifest;
+    const std::string begin = sok::ArrayEntry(source.table.options.name, 0, "");
+    for (const sok_bundle::Array& array : bundle->arrays) {
+      if (array.name.compare(0, begin.size(), begin) != 0) continue;
+      arrays[array.name.substr(begin.size())].array = array.saved;
+    }
+    return sok::WriteConverted(source, rows, std::move(arrays), filter_freq, bundle->writer.get());
+  });
+}
+
+char* sok_bundle_copy(sok_bundle* bundle, sok_checkpoint* checkpoint, const char* const* variables,
+                      int count) {
   return sok::Run([&]() -> sok::Status {
     const auto tables = checkpoint->checkpoint->Tables();
     SOK_RETURN_IF_ERROR(tables.status());
-    const std::vector<std::string> others = sok::OtherEntries(*checkpoint->checkpoint, tables.value());
+    const auto foreign = sok::EntriesOfForeignTables(*checkpoint->checkpoint, {variables, variables + count});
+    SOK_RETURN_IF_ERROR(foreign.status());
+    std::vector<std::string> others;
+    for (std::string& entry : sok::OtherEntries(*checkpoint->checkpoint, tables.value())) {
+      if (foreign.value().count(entry) == 0) others.push_back(std::move(entry));
+    }
     return sok::CopyEntries(*checkpoint->checkpoint, others, bundle->writer.get());
   });
 }
 
-char* sok_bundle_finish(sok_bundle* bundle) {
+char* sok_bundle_finish(sok_bundle* bundle, const char* id) {
   return sok::Run([&]() -> sok::Status {
     for (const sok_bundle::Array& array : bundle->arrays) {
       if (array.left > 0) return sok::Internal("an array of the checkpoint lacks ", array.left, " bytes");
     }
+    if (id != nullptr) {
+      SOK_RETURN_IF_ERROR(
+          sok::WriteFacts(sok::CheckpointFacts{id, 1, {}}, /*counted_by=*/"", bundle->writer.get()));
+    }
     return bundle->writer->Finish();
+  });
+}
+
+char* sok_slots_of_rules(char** description) {
+  return sok::Run([&] {
+    Json json;
+    for (const auto& [rule, written] : sok::SlotsOfRules()) {
+      json[rule]["optimizer"] = written.optimizer;
+      for (const auto& [ours, theirs] : written.slots) json[rule]["slots"][ours] = theirs;
+    }
+    return sok::Return(json, description);
   });
 }
 

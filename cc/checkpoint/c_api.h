@@ -35,13 +35,17 @@ SOK_EXPORT char* sok_checkpoint_has(sok_checkpoint* checkpoint, const char* name
 typedef struct sok_table sok_table;
 
 // Opens a table of a checkpoint, and those that it builds on. They fit together, and their entries are
-// consistent.
-SOK_EXPORT char* sok_table_open(sok_checkpoint* checkpoint, const char* name, sok_table** table);
+// consistent. The slots of another system's table become those of the optimizer `trained_by`, or if it is
+// empty of the one that their names tell: see TakeSlotsByName. Null: they stay what they are.
+SOK_EXPORT char* sok_table_open(sok_checkpoint* checkpoint, const char* name, const char* trained_by,
+                                sok_table** table);
 SOK_EXPORT void sok_table_close(sok_table* table);
 
 // The links of the table's chain, the full one first and the table itself last: [{"prefix", "id", "table":
-// its own entry, "system": the other system that wrote it or null, "static_keys": the number of keys without
-// hashing, "shards": [each shard's entry, in which arrays also have their "file" and "offset" there]}]
+// its own entry, "system": the other system that wrote it or null, "slots_of": the optimizer whose slots it
+// has there, "left_out": the tensors there that nothing here is read from, "static_keys": the number of keys
+// without hashing, "shards": [each shard's entry, in which arrays also have their "file" and "offset"
+// there]}]
 SOK_EXPORT char* sok_table_describe(sok_table* table, char** description);
 
 // Reads bytes [first, first + bytes) of an array of a link, after verifying the blocks that have them.
@@ -72,8 +76,8 @@ SOK_EXPORT int sok_checkpoint_has_tensor(sok_checkpoint* checkpoint, const char*
 
 typedef struct sok_bundle sok_bundle;
 
-// Begins a checkpoint without tables of this library: a tensor bundle of TensorFlow, with one data file. It
-// is there when sok_bundle_finish has returned. Not thread-safe.
+// Begins a checkpoint of one rank: a tensor bundle of TensorFlow, with one data file. It is there when
+// sok_bundle_finish has returned. Not thread-safe.
 SOK_EXPORT char* sok_bundle_create(const char* prefix, sok_bundle** bundle);
 SOK_EXPORT void sok_bundle_close(sok_bundle* bundle);
 
@@ -86,10 +90,22 @@ SOK_EXPORT char* sok_bundle_new_array(sok_bundle* bundle, const char* name, cons
                                       const int64_t* shape, int dims, int* array);
 // Writes the next bytes of it. With the last ones it is finished.
 SOK_EXPORT char* sok_bundle_write(sok_bundle* bundle, int array, const void* data, int64_t bytes);
-// Copies all tensors of a checkpoint that are not of tables.
-SOK_EXPORT char* sok_bundle_copy(sok_bundle* bundle, sok_checkpoint* checkpoint);
-// Writes the index. All arrays must have all their bytes.
-SOK_EXPORT char* sok_bundle_finish(sok_bundle* bundle);
+// Makes the arrays NAME#0/keys, NAME#0/values and so on, which are complete, a table of this library:
+// `table`, of another system, with `rows` rows in one shard. Ids that wait have occurred less than
+// `filter_freq` times; 0: there are none.
+SOK_EXPORT char* sok_bundle_add_table(sok_bundle* bundle, sok_table* table, int64_t rows,
+                                      int64_t filter_freq);
+// Copies all tensors of a checkpoint that are not of tables: of this library, of other systems, or one of
+// `count` variables that were read as tables.
+SOK_EXPORT char* sok_bundle_copy(sok_bundle* bundle, sok_checkpoint* checkpoint, const char* const* variables,
+                                 int count);
+// Writes the index. All arrays must have all their bytes. `id` is that of the save, see SaveRequest, if there
+// are tables, and else null.
+SOK_EXPORT char* sok_bundle_finish(sok_bundle* bundle, const char* id);
+
+// {rule: {"optimizer": TensorFlow's name of it, "slots": {our name: TensorFlow's}}}, for the rules whose
+// slots TensorFlow's optimizers have too.
+SOK_EXPORT char* sok_slots_of_rules(char** description);
 
 #ifdef __cplusplus
 }

@@ -4,11 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "cc/optimizers/rule_info.h"
 
@@ -20,23 +19,38 @@ constexpr int kMaxSlotsOfOne = 3;
 // The slots of an optimizer, in the order in which it makes them.
 struct KnownSlots {
   const char* optimizer;
-  const char* rules;                   // the rules of this library that have the same slots
+  const char* rules;                   // those of this library with the same slots, its own one first
+  const char* usual;                   // hyper-parameters by which rows and steps can be told
   const char* ours[kMaxSlotsOfOne];    // in cc/optimizers
   const char* theirs[kMaxSlotsOfOne];  // in TensorFlow
 };
-constexpr char kAdamRules[] = " adam lazy_adam adamw ";
+constexpr char kAdamAsync[] = "AdamAsync";
+constexpr char kBetas[] = "beta1=0.9 beta2=0.999 epsilon=1e-8";
+constexpr char kAccumulator[] = "initial_accumulator=0.1";
+constexpr char kMeanSquare[] = "initial_ms=1";
+// In the order in which slots are looked for. The first entry with a rule is what exports of it write.
 constexpr KnownSlots kKnown[] = {
-    {"Adam", kAdamRules, {"m", "v"}, {"m", "v"}},
-    {"LazyAdam", kAdamRules, {"m", "v"}, {"m", "v"}},
-    {"AdamAsync", kAdamRules, {"m", "v"}, {"m", "v"}},
-    {"AdamW", kAdamRules, {"m", "v"}, {"m", "v"}},
-    {"Adagrad", " adagrad ", {"accumulator"}, {"accumulator"}},
-    {"Momentum", " momentum nesterov ", {"momentum"}, {"momentum"}},
-    {"Ftrl", " ftrl group_ftrl ", {"accumulator", "linear"}, {"accum", "linear"}},
-    {"RMSProp", " rmsprop ", {"rms", "momentum"}, {"rms", "momentum"}},
-    {"RMSProp", " rmsprop_centered ", {"rms", "mg", "momentum"}, {"rms", "mg", "momentum"}},
-    {"Adadelta", " adadelta ", {"accumulator", "accumulated_update"}, {"accum", "accum_update"}},
+    {"Adam", "adam lazy_adam", kBetas, {"m", "v"}, {"m", "v"}},
+    {"AdamW", "adamw adam lazy_adam", kBetas, {"m", "v"}, {"m", "v"}},
+    {"Adam", "adamw", kBetas, {"m", "v"}, {"m", "v"}},
+    {"LazyAdam", "lazy_adam adam adamw", kBetas, {"m", "v"}, {"m", "v"}},
+    {kAdamAsync, "lazy_adam adam adamw", kBetas, {"m", "v"}, {"m", "v"}},
+    {"Adagrad", "adagrad", kAccumulator, {"accumulator"}, {"accumulator"}},
+    {"Momentum", "momentum nesterov", "", {"momentum"}, {"momentum"}},
+    {"Ftrl", "ftrl group_ftrl", kAccumulator, {"accumulator", "linear"}, {"accum", "linear"}},
+    {"RMSProp", "rmsprop_centered", kMeanSquare, {"rms", "mg", "momentum"}, {"rms", "mg", "momentum"}},
+    {"RMSProp", "rmsprop", kMeanSquare, {"rms", "momentum"}, {"rms", "momentum"}},
+    {"Adadelta", "adadelta", "", {"accumulator", "accumulated_update"}, {"accum", "accum_update"}},
 };
+
+std::vector<std::string> RulesOf(const KnownSlots& known) {
+  std::istringstream words(known.rules);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+bool IsOf(const KnownSlots& known, const std::string& rule) {
+  const std::vector<std::string> rules = RulesOf(known);
+  return std::find(rules.begin(), rules.end(), rule) != rules.end();
+}
 
 std::string Numbered(const KnownSlots& known, int slot) {
   return slot == 0 ? known.optimizer : StrCat(known.optimizer, "_", slot);
@@ -82,23 +96,49 @@ std::optional<int64_t> StepsOf(float power, float beta) {
   return static_cast<int64_t>(std::llround(std::max(steps, 0.0)));
 }
 
-// The steps of the optimizer of a whole checkpoint.
-StatusOr<int64_t> StepsIn(SavedCheckpoint& checkpoint, const TrainedBy& trained, int64_t global_step) {
+// The tensors that may have the power of a beta: of AdamAsync for each part of the table, or else of the
+// optimizer of the whole checkpoint, which a scope may have named.
+std::vector<std::string> PowersOf(const SavedCheckpoint& checkpoint, const Manifest& manifest,
+                                  const std::string& beta) {
+  std::vector<std::string> names;
+  if (manifest.slots_of == kAdamAsync) {
+    const std::string of_part = StrCat("/", kAdamAsync, beta == "beta1" ? "_2" : "_3");
+    for (const std::string& entry : manifest.entries) {
+      if (EndsWith(entry, of_part)) names.push_back(entry);
+    }
+    if (!names.empty()) return names;
+  }
+  const std::string name = beta + "_power";
+  if (checkpoint.Has(name)) return {name};
+  for (const auto& entry : checkpoint.index().entries) {
+    if (EndsWith(entry.first, "/" + name)) names.push_back(entry.first);
+  }
+  return names;
+}
+
+// The steps of the optimizer; the global step if no power tells them, or optimizers of different steps do.
+StatusOr<int64_t> StepsIn(SavedCheckpoint& checkpoint, const TrainedBy& trained, const Manifest& manifest) {
   // The larger beta's power lasts longer.
   for (const char* beta : {"beta2", "beta1"}) {
-    const std::string name = StrCat(beta, "_power");
     const auto known = trained.hyper.find(beta);
-    const auto place = checkpoint.Find(name);
-    if (known == trained.hyper.end() || !place.ok()) continue;
-    if (place.value().dtype != "<f4" || !place.value().shape.empty()) continue;
-    const auto bytes = checkpoint.ReadNumbers(name, {"<f4", {}});
-    SOK_RETURN_IF_ERROR(bytes.status());
-    float power;
-    std::memcpy(&power, bytes.value().data(), sizeof(power));
-    const std::optional<int64_t> steps = StepsOf(power, known->second);
-    if (steps.has_value()) return *steps;
+    if (known == trained.hyper.end()) continue;
+    std::set<int64_t> found;
+    for (const std::string& name : PowersOf(checkpoint, manifest, beta)) {
+      const auto place = checkpoint.Find(name);
+      SOK_RETURN_IF_ERROR(place.status());
+      const std::vector<int64_t>& shape = place.value().shape;
+      if (place.value().dtype != "<f4" || (!shape.empty() && shape != std::vector<int64_t>{1})) continue;
+      const auto bytes = checkpoint.ReadNumbers(name, {"<f4", shape});
+      SOK_RETURN_IF_ERROR(bytes.status());
+      float power;
+      std::memcpy(&power, bytes.value().data(), sizeof(power));
+      const std::optional<int64_t> steps = StepsOf(power, known->second);
+      if (steps.has_value()) found.insert(*steps);
+    }
+    // The parts of a table count the steps that they had rows in.
+    if (found.size() == 1 || (!found.empty() && manifest.slots_of == kAdamAsync)) return *found.rbegin();
   }
-  return global_step;
+  return manifest.steps;
 }
 
 // The name of a slot that the shard has, the i-th of `known`; empty if it has none.
@@ -144,12 +184,18 @@ Status TakeSlot(const std::string& theirs, const std::string& ours, int64_t widt
   return OkStatus();
 }
 
+// Whether a shard has these slots, and not one more, with which others have their numbers.
+bool HasAll(const SavedShard& shard, const KnownSlots& known) {
+  for (int slot = 0; slot < CountOf(known); ++slot) {
+    if (SlotIn(shard, known, slot).empty()) return false;
+  }
+  return shard.arrays.count(ForeignSlot(Numbered(known, CountOf(known)))) == 0;
+}
+
 // The slots of the rule that a shard has; null if it lacks one of them.
 const KnownSlots* FittingSlots(const RuleInfo& rule, const SavedShard& shard) {
   for (const KnownSlots& known : kKnown) {
-    bool fits = std::strstr(known.rules, StrCat(" ", rule.name, " ").c_str()) != nullptr;
-    for (int slot = 0; fits && slot < CountOf(known); ++slot) fits = !SlotIn(shard, known, slot).empty();
-    if (fits) return &known;
+    if (IsOf(known, rule.name) && HasAll(shard, known)) return &known;
   }
   return nullptr;
 }
@@ -165,7 +211,7 @@ StatusOr<SavedOptimizer> OptimizerOf(SavedCheckpoint& checkpoint, const TrainedB
   }
   SavedOptimizer optimizer;
   optimizer.name = rule.name;
-  auto steps = StepsIn(checkpoint, trained, manifest.steps);
+  auto steps = StepsIn(checkpoint, trained, manifest);
   SOK_RETURN_IF_ERROR(steps.status());
   optimizer.steps = steps.value();
   *hyper = rule.samples.front();
@@ -183,6 +229,7 @@ StatusOr<SavedOptimizer> OptimizerOf(SavedCheckpoint& checkpoint, const TrainedB
 Status TakeOptimizer(SavedCheckpoint& checkpoint, const TrainedBy& trained, const KnownSlots& known,
                      Manifest* manifest) {
   std::vector<float> hyper;
+  manifest->slots_of = known.optimizer;
   auto optimizer = OptimizerOf(checkpoint, trained, *manifest, &hyper);
   SOK_RETURN_IF_ERROR(optimizer.status());
   const std::vector<SlotSpec> specs = trained.rule->Slots(manifest->table.options.dim, hyper);
@@ -217,6 +264,10 @@ void DropSlots(SavedShard* shard, std::vector<std::string>* left_out) {
 
 }  // namespace
 
+bool EndsWith(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 const std::vector<std::string>& NumberedSlots() {
   static const std::vector<std::string> names = AllSlots(Numbered);
   return names;
@@ -225,6 +276,16 @@ const std::vector<std::string>& NumberedSlots() {
 const std::vector<std::string>& NamedSlots() {
   static const std::vector<std::string> names = AllSlots(Named);
   return names;
+}
+
+std::map<std::string, WrittenSlots> SlotsOfRules() {
+  std::map<std::string, WrittenSlots> slots;
+  for (const KnownSlots& known : kKnown) {
+    WrittenSlots written{known.optimizer, {}};
+    for (int i = 0; i < CountOf(known); ++i) written.slots.emplace_back(known.ours[i], known.theirs[i]);
+    for (const std::string& rule : RulesOf(known)) slots.emplace(rule, written);
+  }
+  return slots;
 }
 
 std::string ForeignSlot(const std::string& slot) { return "saved-slot-" + slot; }
@@ -251,6 +312,18 @@ Status TakeSlots(SavedCheckpoint& checkpoint, const std::string& trained_by, Man
   }
   for (SavedShard& shard : manifest->shards) DropSlots(&shard, &manifest->left_out);
   return OkStatus();
+}
+
+Status TakeSlotsByName(SavedCheckpoint& checkpoint, const std::string& trained_by, Manifest* manifest) {
+  std::string rule = trained_by.substr(0, trained_by.find(' '));
+  for (const KnownSlots& known : kKnown) {
+    const bool fits = rule.empty() ? HasAll(manifest->shards.front(), known) : IsOf(known, rule);
+    if (!fits) continue;
+    if (rule.empty()) rule = RulesOf(known).front();
+    const std::string told = trained_by.substr(std::min(rule.size(), trained_by.size()));
+    return TakeSlots(checkpoint, StrCat(rule, " ", known.usual, told), manifest);
+  }
+  return TakeSlots(checkpoint, trained_by, manifest);
 }
 
 }  // namespace sok

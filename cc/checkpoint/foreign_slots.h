@@ -3,7 +3,9 @@
 #ifndef SOK_CC_CHECKPOINT_FOREIGN_SLOTS_H_
 #define SOK_CC_CHECKPOINT_FOREIGN_SLOTS_H_
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -12,10 +14,19 @@
 
 namespace sok {
 
+bool EndsWith(const std::string& text, const std::string& end);
+
 // The names under which optimizers save slots, below a table's name: by number ("Adam", "Adam_1"), as
 // TensorFlow and DeepRec do, and by name ("Adam/m", "Adam/v"), as recommenders-addons does.
 const std::vector<std::string>& NumberedSlots();
 const std::vector<std::string>& NamedSlots();
+
+// Of each rule, the name of TensorFlow's optimizer with its slots, and its names of them: what exports write.
+struct WrittenSlots {
+  std::string optimizer;
+  std::vector<std::pair<std::string, std::string>> slots;  // our name and theirs, in their order
+};
+std::map<std::string, WrittenSlots> SlotsOfRules();
 
 // The arrays of such a slot in a shard, and its keys, unless they are those of the rows by construction.
 std::string ForeignSlot(const std::string& slot);
@@ -29,6 +40,10 @@ std::string SlotKeys(const std::string& slot);
 // powers of beta1 and beta2, or else by the global step. InvalidArgument if the table has slots of another
 // rule; DataLoss if slots do not fit the table.
 Status TakeSlots(SavedCheckpoint& checkpoint, const std::string& trained_by, Manifest* manifest);
+
+// The same where no program tells the optimizer: that of `trained_by`, or if it is empty the first rule that
+// has all of the slots. Hyper-parameters that it does not tell are the usual ones.
+Status TakeSlotsByName(SavedCheckpoint& checkpoint, const std::string& trained_by, Manifest* manifest);
 
 }  // namespace sok
 

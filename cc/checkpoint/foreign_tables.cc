@@ -17,12 +17,11 @@ namespace {
 // The remainders by which DeepRec orders keys, which its offsets count.
 constexpr int64_t kRemainders = 1000;
 
+// What DeepRec's AdamAsync has beside a part's slots: the powers of its betas, of shape [1].
+constexpr const char* kPowersOfAsync[] = {"/AdamAsync_2", "/AdamAsync_3"};
+
 constexpr char kFullTensor[] = "-";
 constexpr char kIncrementTensor[] = "-sparse_incr_";
-
-bool EndsWith(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 // Reads the tensors of one table in one checkpoint.
 class Reader {
@@ -49,6 +48,11 @@ class Reader {
   Status ReadClock();
   // Adds the shard of the tensors `prefix`-keys and so on. Slots are tables too, by their names here.
   Status AddShard(const std::string& prefix, const std::map<std::string, std::string>& slots);
+  // Notes the entries of a part, or of a slot of one.
+  void NoteTable(const std::string& prefix);
+  void Note(const std::string& entry) {
+    if (checkpoint_.Has(entry)) manifest_.entries.push_back(entry);
+  }
   // Adds DeepRec's counts of rows, and keys that wait for admission.
   Status AddCounts(const std::string& prefix, SavedShard* shard);
   Status AddWaiting(const std::string& prefix, SavedShard* shard);
@@ -114,6 +118,8 @@ StatusOr<Manifest> Reader::Read() {
   }
   if (!manifest_.is_foreign()) return NotFound("'", checkpoint_.index_path(), "' has no table '", name_, "'");
   manifest_.table.options.name = name_;
+  // Which one it was is not told.
+  manifest_.table.options.initializer = Initializer(InitializerKind::kConstant, 0.0f, 0.0f, 0);
   manifest_.table.options.ranks = static_cast<int>(manifest_.shards.size());
   return std::move(manifest_);
 }
@@ -254,6 +260,8 @@ Status Reader::PlaceRows(const std::string& tensor, const RowSlice& slice, const
                    StrCat("lacks the float32 rows from ", slice.first, " on, ", slice.rows, " of them"));
   }
   shard->arrays[array].name = tensor;
+  if (slice.first == 0) Note(tensor);
+  if (slice.entry != tensor) Note(slice.entry);
   return OkStatus();
 }
 
@@ -324,7 +332,19 @@ Status Reader::ReadClock() {
   return OkStatus();
 }
 
+void Reader::NoteTable(const std::string& prefix) {
+  for (const char* tensor :
+       {"-keys", "-values", "-freqs", "-versions", "-keys_filtered", "-freqs_filtered", "-versions_filtered",
+        "-partition_offset", "-partition_filter_offset", "-sparse_incr_keys", "-sparse_incr_values",
+        "-sparse_incr_freqs", "-sparse_incr_versions", "-incr_partition_offset"}) {
+    Note(prefix + tensor);
+  }
+  for (const char* beta : kPowersOfAsync) Note(prefix + beta);
+}
+
 Status Reader::AddShard(const std::string& prefix, const std::map<std::string, std::string>& slots) {
+  NoteTable(prefix);
+  for (const auto& slot : slots) NoteTable(slot.second);
   SavedShard shard;
   SOK_RETURN_IF_ERROR(PlaceKeys(prefix + tensor_ + "keys", "keys", &shard));
   shard.rows = shard.table_rows = shard.arrays["keys"].array.type.shape[0];
@@ -452,6 +472,8 @@ Status Reader::PlaceKeys(const std::string& tensor, const std::string& array, Sa
   PlacedArray& placed = shard->arrays[array];
   placed.array.type.dtype = "<i8";
   if (dtype == "<i4" || dtype == "<u4") placed.stored_as = dtype;
+  if (array == "keys" && dtype == "<i4") manifest_.table.options.key_dtype = "int32";
+  if (array == "keys" && dtype == "<u4") manifest_.table.options.key_dtype = "uint32";
   return OkStatus();
 }
 
@@ -544,6 +566,19 @@ std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint) {
 
 StatusOr<Manifest> ReadForeignTable(SavedCheckpoint& checkpoint, const std::string& name) {
   return Reader(checkpoint, name).Read();
+}
+
+StatusOr<std::set<std::string>> EntriesOfForeignTables(SavedCheckpoint& checkpoint,
+                                                       const std::vector<std::string>& variables) {
+  std::set<std::string> entries;
+  for (const ForeignTable& table : ForeignTables(checkpoint)) {
+    const bool is_variable = table.system == kVariable;
+    if (is_variable && std::count(variables.begin(), variables.end(), table.name) == 0) continue;
+    const auto manifest = ReadForeignTable(checkpoint, table.name);
+    SOK_RETURN_IF_ERROR(manifest.status());
+    entries.insert(manifest.value().entries.begin(), manifest.value().entries.end());
+  }
+  return entries;
 }
 
 }  // namespace sok

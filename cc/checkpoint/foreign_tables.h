@@ -2,6 +2,7 @@
 #ifndef SOK_CC_CHECKPOINT_FOREIGN_TABLES_H_
 #define SOK_CC_CHECKPOINT_FOREIGN_TABLES_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct ForeignTable {
   std::string name;
   std::string system;
 };
+
+// The entries in the index of all tables that other systems wrote, and of those of `variables` that can be
+// read as tables.
+StatusOr<std::set<std::string>> EntriesOfForeignTables(SavedCheckpoint& checkpoint,
+                                                       const std::vector<std::string>& variables);
 
 // The tables that other systems wrote, and all variables that can be read as tables, in order of names.
 std::vector<ForeignTable> ForeignTables(const SavedCheckpoint& checkpoint);

@@ -71,6 +71,8 @@ struct Manifest {
   std::string system = {};
   bool is_foreign() const { return !system.empty(); }
   std::vector<std::string> left_out = {};  // tensors of it that are not restored
+  std::vector<std::string> entries = {};   // the index's entries of it, in no order
+  std::string slots_of = {};               // the optimizer whose slots it has, once they are taken
 
   bool delta = false;
   SavedTable table;

@@ -48,6 +48,26 @@ Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& desc
   return part->AddString(name, EncodeTable(manifest));
 }
 
+Status WriteConverted(const Manifest& source, int64_t rows, std::map<std::string, PlacedArray> arrays,
+                      int64_t filter_freq, PartWriter* part) {
+  Manifest manifest;
+  manifest.table = source.table;
+  manifest.steps = source.steps;
+  manifest.optimizer = source.optimizer;
+  TableOptions& options = manifest.table.options;
+  options.ranks = 1;
+  if (filter_freq > 0) {
+    options.admission.kind = Admission::Kind::kCounter;
+    options.admission.filter_freq = filter_freq;
+  }
+  SavedShard shard;
+  shard.rows = shard.table_rows = rows;
+  shard.steps = manifest.steps;
+  shard.arrays = std::move(arrays);
+  SOK_RETURN_IF_ERROR(part->AddString(ShardEntry(options.name, 0), EncodeShard(shard)));
+  return part->AddString(options.name, EncodeTable(manifest));
+}
+
 std::vector<std::string> OtherEntries(const SavedCheckpoint& from, const std::vector<std::string>& tables) {
   std::vector<std::string> others;
   for (const auto& [name, entry] : from.index().entries) {

@@ -2,6 +2,7 @@
 #ifndef SOK_CC_CHECKPOINT_WRITTEN_TABLES_H_
 #define SOK_CC_CHECKPOINT_WRITTEN_TABLES_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ namespace sok {
 // chain to build on, otherwise all rows, which must be up to date. `apart`: see SaveRequest.
 Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& described,
                   const std::string& name, const std::vector<ChainLink>& chain, bool apart, PartWriter* part);
+
+// Writes the entries of another system's table as one of this library. It has one shard, with `rows` rows and
+// the arrays that are there. What the other system does not tell is what tables have by default: initial rows
+// of zeros, no limit, no eviction, and no filter unless `filter_freq`, above all counts of ids that wait, is
+// positive.
+Status WriteConverted(const Manifest& source, int64_t rows, std::map<std::string, PlacedArray> arrays,
+                      int64_t filter_freq, PartWriter* part);
 
 // The entries of a checkpoint that are not of tables with these names, which are in order.
 std::vector<std::string> OtherEntries(const SavedCheckpoint& from, const std::vector<std::string>& tables);

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from sparse_operation_kit.checkpoint import describe, diff, histogram, verify
 from sparse_operation_kit.checkpoint.compaction import compact
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.exporting import FORMATS, export, into_new_folder, is_model
+from sparse_operation_kit.checkpoint.exporting import FORMATS, OURS, export, into_new_folder, is_model
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.checkpoint.printable import printable
 
@@ -58,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     _add_verify(commands)
     _add_diff(commands)
+    _add_convert(commands)
     _add_compact(commands)
     _add_export(commands)
     return parser
@@ -133,7 +136,7 @@ def _add_export(commands) -> None:
     command = _command(commands, "export", _export, "write tables in a format that other programs read")
     command.add_argument(
         "--format",
-        choices=tuple(FORMATS),
+        choices=tuple(name for name in FORMATS if name != OURS),
         required=True,
         help="parquet and npy: keys and rows, in files named after tables; saved_model: a SavedModel that "
         "needs nothing but TensorFlow; saved_model_sok: one with this library's op, for large tables. With "
@@ -163,6 +166,35 @@ def _add_export(commands) -> None:
         help="with variable, how many rows the variables of all tables have, or that of one: key k is row k. "
         "Not needed for tables with use_hashtable=False",
     )
+
+
+def _add_convert(commands) -> None:
+    command = _command(
+        commands,
+        "convert",
+        _convert,
+        "make a checkpoint of DeepRec, SOK 2.x, recommenders-addons or TensorFlow's variables one of this "
+        "library",
+    )
+    command.add_argument("--to", metavar="DIR", type=Path, required=True, help="the new folder")
+    _add_tables(command)
+    command.add_argument(
+        "--optimizer",
+        metavar="[TABLE=]RULE",
+        type=_optimizer,
+        action="append",
+        default=[],
+        help="the optimizer that trains all tables, or one: a rule of this library and its hyper-parameters, "
+        "as in 'adagrad initial_accumulator=0.2' (by default what the names of the slots tell)",
+    )
+
+
+def _optimizer(text: str) -> tuple[str, str]:
+    """Returns the name of a table, or "" for all, and its optimizer."""
+    found = re.fullmatch(r"(?:(.*)=)?(\w+(?: +\w+=\S+)*)", text, re.DOTALL)
+    if found is None:
+        raise ValueError(text)
+    return found[1] or "", found[2]
 
 
 def _absent(text: str) -> tuple[str, str | float]:
@@ -235,17 +267,10 @@ def _export(options: argparse.Namespace) -> int:
                 options.to, f"--{name} works with {_FORMAT_OF[name]}, not with {options.format}"
             )
     for name in ("absent", "rows"):
-        of_tables = dict(chosen.get(name, ()))
-        if "" in of_tables and len(of_tables) > 1:
-            raise CheckpointError(
-                options.path, f"--{name} is given for all tables and for one: give one or other"
-            )
-        if of_tables:
-            chosen[name] = of_tables.get("", of_tables)
+        if chosen.get(name):
+            chosen[name] = _by_table(options, name, chosen[name])
     if not is_model(options.path):
-        left_out = export(open_checkpoint(options.path), options.to, options.format, options.table, **chosen)
-        for line in left_out:
-            print(printable(f"{PROGRAM}: {line}"), file=sys.stderr)
+        _say(export(open_checkpoint(options.path), options.to, options.format, options.table, **chosen))
         return OK
     rewrite = FORMATS[options.format].rewrite
     if rewrite is None or options.table:
@@ -253,6 +278,27 @@ def _export(options: argparse.Namespace) -> int:
         raise CheckpointError(options.path, f"is a SavedModel, and {what} is for checkpoints")
     into_new_folder(options.to, lambda folder: rewrite(options.path, folder, **chosen))
     return OK
+
+
+def _convert(options: argparse.Namespace) -> int:
+    told = _by_table(options, "optimizer", options.optimizer)
+    _say(export(open_checkpoint(options.path), options.to, OURS, options.table, trained_by=told or ""))
+    return OK
+
+
+def _by_table(options: argparse.Namespace, name: str, given: Iterable[tuple[str, Any]]) -> Any:
+    """Returns the value for all tables, or those of tables by name."""
+    of_tables = dict(given)
+    if "" in of_tables and len(of_tables) > 1:
+        raise CheckpointError(
+            options.path, f"--{name} is given for all tables and for one: give one or other"
+        )
+    return of_tables.get("", of_tables)
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(printable(f"{PROGRAM}: {line}"), file=sys.stderr)
 
 
 def _print(lines: Iterable[str]) -> int:

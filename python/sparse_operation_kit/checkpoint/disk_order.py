@@ -14,14 +14,14 @@ _BUCKET_BYTES = 8 << 20
 
 
 def in_order(
-    folder: Path, rows: int, pieces: Iterable[tuple[np.ndarray, dict[str, np.ndarray]]]
+    folder: Path | None, rows: int, pieces: Iterable[tuple[np.ndarray, dict[str, np.ndarray]]]
 ) -> Iterator[tuple[int, int, np.ndarray, dict[str, np.ndarray]]]:
     """Yields rows by their places, for consecutive ranges of all places.
 
     Memory: a few ranges' rows, some 8 MiB each. Disk: that of the rows, in a file without a name.
 
     Args:
-      folder: Where the file can be.
+      folder: Where the file can be; None: in the folder for temporary files.
       rows: The number of places.
       pieces: Places int64 [n] in [0, rows), each at most once over all pieces, and n rows of each column.
 

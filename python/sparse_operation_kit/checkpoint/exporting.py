@@ -6,20 +6,21 @@ import contextlib
 import os
 import shutil
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import other_systems, prefix_lock
+from sparse_operation_kit.checkpoint import converting, other_systems, prefix_lock
 from sparse_operation_kit.checkpoint.compaction import refuse_to_write
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.paths import check_path
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks
+from sparse_operation_kit.checkpoint.verify import require_distinct_keys
 
 # The file of a SavedModel's graphs.
 MODEL_FILE = "saved_model.pb"
@@ -37,12 +38,16 @@ class Format:
       write: Writes tables into a new folder, given the tables, the folder, and options by name. May return
         lines that say what of the tables the format has no place for.
       rewrite: The same for a whole SavedModel, given its folder; None: the format is for tables only.
+      has_slots: Whether tables are written with the optimizer's slots.
     """
 
     write: Callable[..., list[str] | None]
     rewrite: Callable[..., None] | None = None
+    has_slots: bool = False
 
 
+# The format of this library's own checkpoints.
+OURS = "checkpoint"
 # The formats by name. Those that need graphs are added by higher layers.
 FORMATS: dict[str, Format] = {}
 
@@ -52,6 +57,7 @@ def export(
     to: Path,
     file_format: str,
     names: Sequence[str] | None = None,
+    trained_by: str | Mapping[str, str] = "",
     **options: Any,
 ) -> list[str]:
     """Applies the chains of a checkpoint's tables and writes the tables into a new folder.
@@ -61,6 +67,8 @@ def export(
       to: The folder, which must not exist. It appears when it is complete.
       file_format: One of `FORMATS`.
       names: The names of the tables; None for all.
+      trained_by: The optimizer of other systems' tables, of all or by name: a rule, and hyper-parameters
+        after it, as in "adagrad initial_accumulator=0.2". Of others it is the one that the slots' names tell.
       **options: With "saved_model", the fields of `serving.stock_tables.StockOptions`; with "variable",
         `rows` of `other_systems.write_variable`.
 
@@ -72,11 +80,14 @@ def export(
         needs is not installed, or `to` cannot be written. Nothing is left then.
     """
     refuse_to_write(_absolute(to), _absolute(to))
-    tables = [entry.open() for entry in checkpoint.select(list(names) if names else None)]
-    for table in tables:
-        table.require_current()
-    write = FORMATS[file_format].write
-    return into_new_folder(to, lambda unfinished: write(tables, unfinished, **options)) or []
+    made = FORMATS[file_format]
+    tables = []
+    for entry in checkpoint.select(list(names) if names else None):
+        told = trained_by.get(entry.name, "") if isinstance(trained_by, Mapping) else trained_by
+        tables.append(entry.open(told if made.has_slots else None))
+        tables[-1].require_current()
+        require_distinct_keys(tables[-1])
+    return into_new_folder(to, lambda unfinished: made.write(tables, unfinished, **options)) or []
 
 
 def is_model(path: Path) -> bool:
@@ -184,6 +195,8 @@ def _row_groups(table: Table, columns: list[str]):
 
 FORMATS["parquet"] = Format(_each(_write_parquet))
 FORMATS["npy"] = Format(_each(_write_npy))
-FORMATS["deeprec"] = Format(other_systems.write_deeprec)
-FORMATS["sok2"] = Format(other_systems.write_sok2)
-FORMATS["variable"] = Format(other_systems.write_variable)
+FORMATS["deeprec"] = Format(other_systems.write_deeprec, has_slots=True)
+FORMATS["sok2"] = Format(other_systems.write_sok2, has_slots=True)
+FORMATS["variable"] = Format(other_systems.write_variable, has_slots=True)
+# What `convert` writes.
+FORMATS[OURS] = Format(converting.write_checkpoint, has_slots=True)

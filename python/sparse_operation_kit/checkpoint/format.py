@@ -132,6 +132,8 @@ class Link:
       uses: Its training lookups.
       rows: The rows of the table, over all shards; in a delta, those after its chain is applied.
       optimizer: The optimizer's state, None before the first step.
+      slots_of: The other system's optimizer whose slots it has, "" unless slots were taken.
+      left_out: The tensors of such a table that nothing here is read from.
       static_keys: The number of keys of a table without hashing.
       system: The other system that wrote the table, or None. Of such a table, the definition has only the
         name and the dim, the numbers of steps and uses mean nothing without a clock, and any shard may have
@@ -151,6 +153,8 @@ class Link:
         self.optimizer = _optimizer(entry["optimizer"])
         self.static_keys: int = facts["static_keys"]
         self.system: str | None = facts["system"]
+        self.slots_of: str = facts["slots_of"]
+        self.left_out: list[str] = facts["left_out"]
         name = self.table["name"]
         self.shards = [Shard(table, number, shard, name, one) for shard, one in enumerate(facts["shards"])]
         self.rows = sum(shard.table_rows for shard in self.shards)
@@ -192,22 +196,23 @@ class Table:
     Attributes:
       name: The table's name.
       links: The chain in the order in which they are applied: a full one, then deltas.
+      saved: What `open_table` returned.
     """
 
     def __init__(self, table: SavedTable) -> None:
         """Use `Table.open`."""
-        self._table = table
+        self.saved = table
         self.links = [Link(table, number, facts) for number, facts in enumerate(table.links)]
         self.name: str = self.last.table["name"]
 
     @classmethod
-    def open(cls, checkpoint: SavedCheckpoint, name: str) -> Table:
-        """Opens a table of a checkpoint and those that it builds on.
+    def open(cls, checkpoint: SavedCheckpoint, name: str, trained_by: str | None = None) -> Table:
+        """Opens a table of a checkpoint and those that it builds on; see `SavedCheckpoint.open_table`.
 
         Raises:
           CheckpointError: One of them cannot be used, or they do not belong together.
         """
-        return cls(checkpoint.open_table(name))
+        return cls(checkpoint.open_table(name, trained_by))
 
     @property
     def first(self) -> Link:
@@ -228,7 +233,7 @@ class Table:
         """Returns the rows with which the int64 `keys` [n] begin, float32 [n, dim]."""
         initializer = self.last.table["initializer"]
         if initializer["kind"] != "given":
-            return self._table.initial_rows(keys, self.dim)
+            return self.saved.initial_rows(keys, self.dim)
         given = self.first.shards[0].array(INITIAL_ROWS)
         return given[keys % len(given)]
 

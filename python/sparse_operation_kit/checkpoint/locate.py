@@ -20,9 +20,12 @@ class TableEntry:
     name: str
     checkpoint: reader.SavedCheckpoint
 
-    def open(self) -> Table:
-        """Opens the table with its chain. Raises CheckpointError if one of them cannot be used."""
-        return Table.open(self.checkpoint, self.name)
+    def open(self, trained_by: str | None = None) -> Table:
+        """Opens the table with its chain. Raises CheckpointError if one of them cannot be used.
+
+        `trained_by` is as in `SavedCheckpoint.open_table`.
+        """
+        return Table.open(self.checkpoint, self.name, trained_by)
 
 
 @dataclass(frozen=True)

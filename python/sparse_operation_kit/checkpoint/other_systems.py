@@ -1,7 +1,7 @@
 """Writes tables, and the ordinary variables of their checkpoint, in the forms of other systems' checkpoints.
 
-Each function writes tables of one checkpoint into a new folder, and returns a line for each table that has
-something for which the form has no place. docs/checkpoints.md describes the forms.
+Each `write` function writes tables of one checkpoint into a new folder, and returns a line for each table
+that has something for which the form has no place. docs/checkpoints.md describes the forms.
 """
 
 from __future__ import annotations
@@ -26,30 +26,14 @@ from sparse_operation_kit.checkpoint.format import BLOOM, WAITING, Table
 from sparse_operation_kit.checkpoint.reader import Bundle, SavedCheckpoint
 from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, row_blocks, waiting_ids
 
-# For each rule with the arithmetic of one of TensorFlow's optimizers: its name, and the names that it gives
-# the rule's slots, in the order in which it makes them.
-_ADAM = ("Adam", {"m": "m", "v": "v"})
-_FTRL = ("Ftrl", {"accumulator": "accum", "linear": "linear"})
-_MOMENTUM = ("Momentum", {"momentum": "momentum"})
-_OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
-    "adadelta": ("Adadelta", {"accumulator": "accum", "accumulated_update": "accum_update"}),
-    "adagrad": ("Adagrad", {"accumulator": "accumulator"}),
-    "adam": _ADAM,
-    "ftrl": _FTRL,
-    "group_ftrl": _FTRL,
-    "adamw": ("AdamW", {"m": "m", "v": "v"}),
-    "lazy_adam": _ADAM,
-    "momentum": _MOMENTUM,
-    "nesterov": _MOMENTUM,
-    "rmsprop": ("RMSProp", {"rms": "rms", "momentum": "momentum"}),
-    "rmsprop_centered": ("RMSProp", {"rms": "rms", "mg": "mg", "momentum": "momentum"}),
-}
+_ADAM = "Adam"
 _ADAM_ASYNC = "AdamAsync"
 # DeepRec orders keys by their remainder of this.
 _REMAINDERS = 1000
 _DEEPREC_COLUMNS = {"freqs": "frequency", "versions": "last_step"}
 # Those that SOK 2.x takes, and its numbers of types.
 _SOK2_OPTIMIZERS = ("Adadelta", "Adagrad", "Adam", "Ftrl")
+_SOK2 = "SOK 2"
 _SOK2_TYPES = {"int32": 0, "int64": 1, "uint32": 2, "float32": 5}
 _MAX_ROWS = 1 << 40
 
@@ -61,10 +45,11 @@ def write_deeprec(tables: Sequence[Table], folder: Path) -> list[str]:
       CheckpointError: A table or a variable is damaged, or nothing can be written.
     """
     folder.mkdir()
-    bundle, saved = _new_bundle(tables, folder), _checkpoint_of(tables)
+    bundle, saved = new_bundle(tables, folder), _opened(tables[0].last.prefix)
     for table in tables:
         # This library and DeepRec have the powers of AdamAsync for each table.
-        is_async = saved.has_tensor(f"{_ADAM_ASYNC}/{table.name}/beta1_power")
+        ours = saved.has_tensor(f"{_ADAM_ASYNC}/{table.name}/beta1_power")
+        is_async = ours or table.last.slots_of == _ADAM_ASYNC
         shards = len(table.last.shards)
         for shard in range(shards):
             name = f"{table.name}/part_{shard}" if shards > 1 else table.name
@@ -72,8 +57,8 @@ def write_deeprec(tables: Sequence[Table], folder: Path) -> list[str]:
             _write_deeprec_table(table, shard, names, folder, bundle)
             for number, power in enumerate(_beta_powers([table]).values() if is_async else (), start=2):
                 bundle.add(_numbered(f"{name}/{_ADAM_ASYNC}", number), power.reshape([1]))
-    _finish(bundle, tables, folder)
-    return _left_out("DeepRec's checkpoint", tables, [*_DEEPREC_COLUMNS.values(), *WAITING])
+    finish(bundle, tables, folder)
+    return left_out("DeepRec's checkpoint", tables, [*_DEEPREC_COLUMNS.values(), *WAITING])
 
 
 def write_sok2(tables: Sequence[Table], folder: Path) -> list[str]:
@@ -86,7 +71,7 @@ def write_sok2(tables: Sequence[Table], folder: Path) -> list[str]:
         nothing can be written.
     """
     folder.mkdir()
-    bundle = _new_bundle(tables, folder)
+    bundle = new_bundle(tables, folder)
     taken: dict[str, str] = {}
     facts = []
     for table in tables:
@@ -102,8 +87,8 @@ def write_sok2(tables: Sequence[Table], folder: Path) -> list[str]:
     # Each fact of all tables, and then the next one.
     columns = b"".join(itertools.chain(*zip(*facts)))
     (folder / "meta_info").write_bytes(struct.pack(">I", len(tables)) + columns)
-    _finish(bundle, tables, folder)
-    return _left_out("SOK 2.x", tables, [], _SOK2_OPTIMIZERS)
+    finish(bundle, tables, folder)
+    return left_out("SOK 2.x", tables, [], _SOK2_OPTIMIZERS)
 
 
 def _write_sok2_table(table: Table, name: str, folder: Path) -> tuple[bytes, ...]:
@@ -157,11 +142,17 @@ def write_variable(
         damaged, or nothing can be written.
     """
     folder.mkdir()
-    bundle = _new_bundle(tables, folder)
+    bundle = new_bundle(tables, folder)
     for table in tables:
         _write_variable(table, _number_of_rows(table, rows), folder, bundle)
-    _finish(bundle, tables, folder)
-    return _left_out("a variable", tables, [])
+    finish(bundle, tables, folder)
+    lines = [
+        f"embedding variable '{table.name}': keys without a row read as zeros: {table.last.system} does not "
+        "tell their initial rows"
+        for table in tables
+        if table.last.system
+    ]
+    return [*lines, *left_out("a variable", tables, [])]
 
 
 def _slots(table: Table, among: Collection[str] | None = None) -> tuple[str, dict[str, str]]:
@@ -172,7 +163,8 @@ def _slots(table: Table, among: Collection[str] | None = None) -> tuple[str, dic
     optimizer = table.last.optimizer
     if optimizer is None:
         return "", {}
-    name, slots = _OPTIMIZERS.get(optimizer.name, ("", {}))
+    known = reader.slots_of_rules().get(optimizer.name, {"optimizer": "", "slots": {}})
+    name, slots = known["optimizer"], known["slots"]
     has_same = slots.keys() == {slot.name for slot in optimizer.slots}
     if not has_same or (among is not None and name not in among):
         return "", {}
@@ -335,42 +327,48 @@ def _by_key(
         yield block.keys, block.columns
 
 
-def _checkpoint_of(tables: Sequence[Table]) -> SavedCheckpoint:
-    """Opens the tables' checkpoint."""
-    prefix = tables[0].last.prefix
+def _opened(prefix: str) -> SavedCheckpoint:
     saved = reader.open_saved(prefix)
     if saved is None:
         raise CheckpointError(prefix, "is not there any more")
     return saved
 
 
-def _new_bundle(tables: Sequence[Table], folder: Path) -> Bundle:
+def new_bundle(tables: Sequence[Table], folder: Path) -> Bundle:
     """Returns a checkpoint in the folder, with the name of the tables' checkpoint."""
-    for table in tables:
-        if table.last.system:
-            raise CheckpointError(
-                table.last.path,
-                f"was written by {table.last.system}: restore it in a program of this library, and export "
-                "what that saves",
-            )
-    return Bundle(folder / Path(tables[0].last.prefix).name)
+    return Bundle(folder / _name_in(tables))
 
 
-def _finish(bundle: Bundle, tables: Sequence[Table], folder: Path) -> None:
+def _name_in(tables: Sequence[Table]) -> str:
+    """Returns the name of the new checkpoint in its folder."""
+    others = _checkpoint_of_others(tables)
+    return Path(others.prefix).name if others else "model.ckpt"
+
+
+def _checkpoint_of_others(tables: Sequence[Table]) -> SavedCheckpoint | None:
+    """Opens the checkpoint with the ordinary variables: for a folder of SOK 2.x its latest one, if any."""
+    prefix = tables[0].last.prefix
+    if tables[0].last.system == _SOK2:
+        prefix = tf.train.latest_checkpoint(os.path.dirname(prefix)) or ""
+    return _opened(prefix) if prefix else None
+
+
+def finish(bundle: Bundle, tables: Sequence[Table], folder: Path) -> None:
     """Adds the ordinary variables of the tables' checkpoint, and names the new one in its folder's list."""
-    saved = _checkpoint_of(tables)
-    bundle.copy_others(saved)
+    saved = _checkpoint_of_others(tables)
+    if saved is not None:
+        bundle.copy_others(saved, [table.name for table in tables])
     for name, power in _beta_powers(tables).items():
-        if not saved.has_tensor(name):
+        if saved is None or not saved.has_tensor(name):
             bundle.add(name, power)
     bundle.finish()
-    state = tf.compat.v1.train.generate_checkpoint_state_proto(str(folder), Path(saved.prefix).name)
+    state = tf.compat.v1.train.generate_checkpoint_state_proto(str(folder), _name_in(tables))
     (folder / "checkpoint").write_text(str(state))
 
 
 def _beta_powers(tables: Iterable[Table]) -> dict[str, np.ndarray]:
     """Returns what TensorFlow's Adam has beside its slots, for optimizers that keep it elsewhere."""
-    trained = [table.last.optimizer for table in tables if _slots(table)[0] == _ADAM[0]]
+    trained = [table.last.optimizer for table in tables if _slots(table)[0] == _ADAM]
     last = max(filter(None, trained), key=lambda optimizer: optimizer.steps, default=None)
     if last is None:
         return {}
@@ -380,7 +378,23 @@ def _beta_powers(tables: Iterable[Table]) -> dict[str, np.ndarray]:
     }
 
 
-def _left_out(
+def powers_of_async(table: Table) -> dict[str, np.ndarray]:
+    """Returns what this library's AdamAsync has beside the slots of a table that DeepRec's has trained."""
+    if table.last.slots_of != _ADAM_ASYNC:
+        return {}
+    saved = tf.train.load_checkpoint(table.last.prefix)
+    powers = {}
+    for number, beta in enumerate(("beta1", "beta2"), start=2):
+        parts = [table.name, *(f"{table.name}/part_{part}" for part in range(len(table.last.shards)))]
+        names = [_numbered(f"{part}/{_ADAM_ASYNC}", number) for part in parts]
+        # Each part has its own: that of the part with most steps.
+        found = [saved.get_tensor(name).reshape([]) for name in names if saved.has_tensor(name)]
+        if found:
+            powers[f"{_ADAM_ASYNC}/{table.name}/{beta}_power"] = min(found)
+    return powers
+
+
+def left_out(
     form: str, tables: Iterable[Table], taken: Sequence[str], optimizers: Collection[str] | None = None
 ) -> list[str]:
     """Returns a line for each table with arrays that the form has no place for; `taken` are those it has."""
@@ -391,6 +405,9 @@ def _left_out(
         left = [name for name in arrays if name not in has_place]
         if left:
             lines.append(f"embedding variable '{table.name}': {form} has no place for {', '.join(left)}")
+        if table.last.left_out:
+            names = ", ".join(repr(name) for name in table.last.left_out)
+            lines.append(f"embedding variable '{table.name}': nothing is made of {names}")
     return lines
 
 

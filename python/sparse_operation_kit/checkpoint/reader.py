@@ -10,6 +10,8 @@ import ctypes
 import functools
 import json
 import os
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,14 +79,20 @@ class SavedCheckpoint:
         _check(self.prefix, _library().sok_checkpoint_has(self._handle, name.encode(), ctypes.byref(has)))
         return bool(has.value)
 
-    def open_table(self, name: str) -> SavedTable:
+    def open_table(self, name: str, trained_by: str | None = None) -> SavedTable:
         """Opens a table and those that it builds on.
+
+        Args:
+          name: The table's name.
+          trained_by: Of another system's table: the optimizer whose slots it gets, as
+            `EmbeddingVariable.trained_by`. "": the one that their names tell. None: they stay what they are.
 
         Raises:
           CheckpointError: There is no such table, or an entry of it or of its chain is damaged or missing.
         """
         handle = ctypes.c_void_p()
-        error = _library().sok_table_open(self._handle, name.encode(), ctypes.byref(handle))
+        told = None if trained_by is None else trained_by.encode()
+        error = _library().sok_table_open(self._handle, name.encode(), told, ctypes.byref(handle))
         _check(self.prefix, error)
         return SavedTable(self.prefix, handle)
 
@@ -137,12 +145,13 @@ class SavedTable:
 
 
 class Bundle:
-    """A checkpoint of TensorFlow, without tables of this library, that is being written. Not thread-safe."""
+    """A checkpoint of TensorFlow, in one data file, that is being written. Not thread-safe."""
 
     def __init__(self, prefix: str | os.PathLike) -> None:
         """Creates its data file. Raises CheckpointError, as all methods do if something cannot be written."""
         self._prefix = os.fspath(prefix)
         self._handle = ctypes.c_void_p()
+        self._id: bytes | None = None  # of the save, if it has tables of this library
         _check(self._prefix, _library().sok_bundle_create(os.fsencode(prefix), ctypes.byref(self._handle)))
 
     def __del__(self) -> None:
@@ -170,13 +179,27 @@ class Bundle:
         rows = np.ascontiguousarray(rows)
         _check(self._prefix, _library().sok_bundle_write(self._handle, array, rows.ctypes.data, rows.nbytes))
 
-    def copy_others(self, checkpoint: SavedCheckpoint) -> None:
-        """Copies all tensors of a checkpoint that are not of tables."""
-        _check(checkpoint.prefix, _library().sok_bundle_copy(self._handle, checkpoint._handle))
+    def add_table(self, table: SavedTable, rows: int, filter_freq: int) -> None:
+        """Makes arrays that are complete, NAME#0/keys and so on, a table of this library: see
+        `sok_bundle_add_table`.
+        """
+        self._id = secrets.token_hex(8).encode()
+        _check(
+            self._prefix,
+            _library().sok_bundle_add_table(self._handle, table._handle, rows, filter_freq),
+        )
+
+    def copy_others(self, checkpoint: SavedCheckpoint, variables: Sequence[str]) -> None:
+        """Copies all tensors of a checkpoint that are not of tables; `variables` were read as tables."""
+        names = (ctypes.c_char_p * len(variables))(*[name.encode() for name in variables])
+        _check(
+            checkpoint.prefix,
+            _library().sok_bundle_copy(self._handle, checkpoint._handle, names, len(variables)),
+        )
 
     def finish(self) -> None:
         """Makes it a checkpoint. All arrays must be complete."""
-        _check(self._prefix, _library().sok_bundle_finish(self._handle))
+        _check(self._prefix, _library().sok_bundle_finish(self._handle, self._id))
 
 
 def _tensor(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> tuple:
@@ -239,6 +262,12 @@ def keep_checkpoint(prefix: str) -> None:
 
 
 @functools.lru_cache(maxsize=None)
+def slots_of_rules() -> dict[str, dict[str, Any]]:
+    """Returns TensorFlow's names of the slots of rules: see `sok_slots_of_rules`."""
+    return json.loads(_text_of("", "sok_slots_of_rules"))
+
+
+@functools.lru_cache(maxsize=None)
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(native.library_path())
     text, handle, out = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p
@@ -246,7 +275,7 @@ def _library() -> ctypes.CDLL:
         "sok_checkpoint_open": [text, ctypes.c_int, out],
         "sok_checkpoint_describe": [handle, out],
         "sok_checkpoint_has": [handle, text, out],
-        "sok_table_open": [handle, text, out],
+        "sok_table_open": [handle, text, text, out],
         "sok_table_describe": [handle, out],
         "sok_array_read": [
             handle,
@@ -265,8 +294,10 @@ def _library() -> ctypes.CDLL:
         "sok_bundle_add": [handle, text, text, out, ctypes.c_int, out, ctypes.c_int64],
         "sok_bundle_new_array": [handle, text, text, out, ctypes.c_int, out],
         "sok_bundle_write": [handle, ctypes.c_int, out, ctypes.c_int64],
-        "sok_bundle_copy": [handle, handle],
-        "sok_bundle_finish": [handle],
+        "sok_bundle_add_table": [handle, handle, ctypes.c_int64, ctypes.c_int64],
+        "sok_bundle_copy": [handle, handle, out, ctypes.c_int],
+        "sok_bundle_finish": [handle, text],
+        "sok_slots_of_rules": [out],
     }
     for name, types in arguments.items():
         function = getattr(library, name)
@@ -282,10 +313,10 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def _text_of(prefix: str, function: str, handle: ctypes.c_void_p) -> bytes:
+def _text_of(prefix: str, function: str, *arguments: Any) -> bytes:
     """Returns the text that a function of the library gives."""
     text = ctypes.c_void_p()
-    _check(prefix, getattr(_library(), function)(handle, ctypes.byref(text)))
+    _check(prefix, getattr(_library(), function)(*arguments, ctypes.byref(text)))
     return _taken(text.value)
 
 

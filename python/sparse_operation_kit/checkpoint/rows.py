@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint.format import COLUMNS, WAITING, Link, Shard, Table
+from sparse_operation_kit.checkpoint.disk_order import in_order
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.format import COLUMNS, WAITING, Array, Link, Shard, Table
+from sparse_operation_kit.newer_python import removeprefix
 
 # Approximate size of a block of rows in memory.
 _TARGET_BYTES = 4 << 20
 # The beginnings of the names of another system's slots, and of their keys: cc/checkpoint/foreign_slots.h.
 _SLOT = "saved-slot-"
 _SLOT_KEYS = "saved-slot-keys-"
+# The same of a slot that was taken.
+_OUR_SLOT = "slot-"
+_KEYS_OF_SLOT = "slot-keys-"
+_KEYS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,10 @@ class RowBlock:
 
 
 def columns_of(table: Table) -> list[str]:
-    """Returns the names of all arrays with one entry per row, except the keys."""
+    """Returns the names of all arrays with one entry per row, except the keys.
+
+    Those of slots of another system's table are there if it was opened with an optimizer.
+    """
     slots = table.last.optimizer.slots if table.last.optimizer else ()
     # Parts of other systems may have different ones.
     per_row = [name for name in COLUMNS if all(name in shard.arrays for shard in table.last.shards)]
@@ -37,7 +48,9 @@ def row_blocks(
 ) -> Iterator[RowBlock]:
     """Yields the table's rows in blocks, each key once.
 
-    Memory: a few MiB, and 8 bytes for each key that the deltas of the chain hold or delete.
+    Memory: a few MiB, and 8 bytes for each key that the deltas of the chain hold or delete. If another system
+    saved a slot's keys in an order of their own, also 25 bytes for each key of a part, and a file without a
+    name in the folder for temporary files, which takes as much as the slot.
 
     Args:
       table: The table, opened with its chain. Rows come in the order of the chain's folders, without those
@@ -50,8 +63,9 @@ def row_blocks(
     """
     covered = [_covered(link, shard) for link in table.links[1:]]
     for number, link in enumerate(table.links):
+        fills = {f"slot-{slot.name}": slot.fill for slot in (link.optimizer.slots if link.optimizer else ())}
         for one in _shards(link, shard):
-            yield from _of_shard(one, columns, covered[number:])
+            yield from _of_shard(one, columns, covered[number:], fills)
 
 
 def count_rows(table: Table, shard: int | None = None) -> int:
@@ -126,7 +140,10 @@ def _slot(link: Link, slot: str, shard: Shard, row: int, key: int) -> np.ndarray
     return shard.arrays[_SLOT + slot].read(row, row + 1)[0]
 
 
-def _of_shard(shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray]) -> Iterator[RowBlock]:
+def _of_shard(
+    shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray], fills: Mapping[str, float]
+) -> Iterator[RowBlock]:
+    readers = {name: _reader_of(shard, name, fills.get(name, 0.0)) for name in columns}
     step = max(1, _TARGET_BYTES // (8 + sum(shard.arrays[name].row_bytes for name in columns)))
     for begin in range(0, shard.rows, step):
         end = min(begin + step, shard.rows)
@@ -136,11 +153,55 @@ def _of_shard(shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray])
             keep &= ~_contains(covered, keys)
         if not keep.any():
             continue
-        rows = {name: shard.arrays[name].read(begin, end) for name in columns}
+        rows = {name: read(begin, end) for name, read in readers.items()}
         if keep.all():
             yield RowBlock(keys, rows)
         else:
             yield RowBlock(keys[keep], {name: array[keep] for name, array in rows.items()})
+
+
+def _reader_of(shard: Shard, column: str, fill: float) -> Callable[[int, int], np.ndarray]:
+    """Returns what reads the rows [begin, end) of a column, in the order of the shard's keys."""
+    values = shard.arrays[column]
+    own, others = shard.arrays["keys"], shard.arrays.get(f"{_KEYS_OF_SLOT}{removeprefix(column, _OUR_SLOT)}")
+    if others is None or _are_equal(own, others):
+        return values.read
+    ordered = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the reader
+    for begin, end, places, found in in_order(None, len(own), _at_keys(own, others, values)):
+        rows = np.full((end - begin, *values.shape[1:]), fill, values.dtype)
+        rows[places] = found.get("rows", rows[:0])
+        ordered.write(rows.tobytes())
+
+    def read(begin: int, end: int) -> np.ndarray:
+        ordered.seek(begin * values.row_bytes)
+        data = ordered.read((end - begin) * values.row_bytes)
+        return np.frombuffer(data, values.dtype).reshape(end - begin, *values.shape[1:])
+
+    return read
+
+
+def _are_equal(keys: Array, others: Array) -> bool:
+    blocks = zip(keys.blocks(_KEYS_AT_ONCE), others.blocks(_KEYS_AT_ONCE))
+    return len(keys) == len(others) and all(np.array_equal(*pair) for pair in blocks)
+
+
+def _at_keys(keys: Array, others: Array, values: Array) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Yields the rows of a slot, without those of other keys, and their places among the keys."""
+    ordered = keys.read(0, len(keys))
+    order = np.argsort(ordered)
+    ordered = ordered[order]
+    seen = np.zeros([len(ordered)], bool)
+    for begin in range(0, len(others), _KEYS_AT_ONCE):
+        end = min(begin + _KEYS_AT_ONCE, len(others))
+        block = others.read(begin, end)
+        places = np.minimum(np.searchsorted(ordered, block), max(len(ordered) - 1, 0))
+        known = ordered[places] == block if len(ordered) else np.zeros([len(block)], bool)
+        places = order[places[known]]
+        if seen[places].any() or len(np.unique(places)) < len(places):
+            raise CheckpointError(others.path, "has a key twice")
+        seen[places] = True
+        if len(places):
+            yield places, {"rows": values.read(begin, end)[known]}
 
 
 def _shards(link: Link, shard: int | None) -> Sequence[Shard]:

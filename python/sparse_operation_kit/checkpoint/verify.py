@@ -82,17 +82,29 @@ def _damaged_arrays(shard: Shard) -> Iterator[str]:
             yield str(error)
 
 
+def require_distinct_keys(table: Table) -> None:
+    """Raises CheckpointError if a key occurs twice in the parts of another system's table."""
+    for link in table.links if table.last.system else ():
+        twice = _twice_in_parts(link)
+        if twice is not None:
+            raise CheckpointError(link.path, f"key {twice} occurs twice")
+
+
 def _foreign_problems(link: Link) -> Iterator[str]:
     """Yields the problem that a key occurs twice in the parts of another system's table."""
+    twice = _twice_in_parts(link)
+    if twice is not None:
+        yield f"{link.path}: key {twice} occurs twice"
+
+
+def _twice_in_parts(link: Link) -> int | None:
     arrays = [
         shard.arrays[name]
         for shard in link.shards
         for name in ("keys", "waiting_keys")
         if name in shard.arrays
     ]
-    twice = _duplicate(arrays)
-    if twice is not None:
-        yield f"{link.path}: key {twice} occurs twice"
+    return _duplicate(arrays)
 
 
 def _key_problems(link: Link, shard: Shard) -> Iterator[str]:
