@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -367,3 +372,86 @@ def test_increments_of_deeprec(tmp_path):
     (tmp_path / "checkpoint").unlink()
     with pytest.raises(tf.errors.NotFoundError, match="names no full checkpoint"):
         restored(prefix)
+
+
+def test_what_a_restore_leaves_out_is_said(tmp_path):
+    """Once for a table, by the names of tensors; nothing is said of a table that takes everything."""
+    rows = deeprec_rows()
+    tensors = {**foreign.deeprec("items", rows), **foreign.deeprec("users", rows, 2)}
+    rows.freqs, rows.versions, rows.filtered = rows.freqs[:0], rows.versions[:0], None
+    foreign.save(tmp_path / "m", {**tensors, **foreign.deeprec("bare", rows)})
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, tensorflow as tf, sparse_operation_kit as sok\n"
+        "v1 = tf.compat.v1\n"
+        "v1.disable_eager_execution()\n"
+        "sok.Init(global_batch_size=4)\n"
+        "tables = [sok.get_embedding_variable(name, 3) for name in ('items', 'users', 'bare')]\n"
+        "rows = [tf.nn.embedding_lookup(table, tf.constant([1], tf.int64)) for table in tables]\n"
+        "train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows[0] + rows[1]))\n"
+        "train = v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(rows[2]))\n"
+        "with v1.Session() as session:\n"
+        "    v1.train.Saver(tables).restore(session, sys.argv[1])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "0"}
+    run = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "m")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    said = re.findall(
+        "Embedding variable '(.*)' has no place for what its checkpoint has as (.*)", run.stderr
+    )
+    left = ["Adam-values", "Adam_1-values", "freqs", "keys_filtered", "versions"]
+    names = {"items": ["items"], "users": ["users/part_0", "users/part_1"]}
+    assert sorted(name for name, _ in said) == ["items", "users"]
+    for name, tensors in said:
+        wanted = [
+            f"'{part}{'/' if one.startswith('Adam') else '-'}{one}'" for part in names[name] for one in left
+        ]
+        assert sorted(tensors.split(", ")) == sorted(wanted)
+
+
+@pytest.mark.parametrize("call", ["before", "after", "rows only"])
+def test_slots_whenever_the_optimizer_is_made(tmp_path, call):
+    """`sok.init_from_checkpoint` may come before the optimizer that has the slots."""
+    rows = deeprec_rows()
+    foreign.save(tmp_path / "m", {**dense_of(), **foreign.deeprec("old", rows, 2)})
+
+    def load():
+        sok.init_from_checkpoint(str(tmp_path / "m"), {"old": table}, optimizer_state=call != "rows only")
+
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("new", DIM)
+        found = tf.nn.embedding_lookup(table, tf.constant(rows.keys))
+        if call != "after":
+            load()
+        v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(found))
+        if call == "after":
+            load()
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver([table]).save(session, str(tmp_path / "again"))
+    columns, opened = saved(tmp_path / "again", "new")
+    if call == "rows only":
+        assert opened.last.optimizer is None
+    else:
+        assert_rows(columns, rows)
+        assert opened.last.optimizer.steps == 50
+
+
+def test_slots_of_an_imported_meta_graph(tmp_path):
+    rows = deeprec_rows()
+    foreign.save(tmp_path / "m", {**dense_of(), **foreign.deeprec("scope/items", rows, 2)})
+    with harness.graph_and_session():
+        Model()
+        v1.train.export_meta_graph(str(tmp_path / "graph.meta"))
+    with tf.Graph().as_default(), v1.Session() as session:
+        saver = v1.train.import_meta_graph(str(tmp_path / "graph.meta"))
+        session.run(v1.global_variables_initializer())
+        saver.restore(session, str(tmp_path / "m"))
+        saver.save(session, str(tmp_path / "again"))
+    assert_rows(saved(tmp_path / "again")[0], rows)

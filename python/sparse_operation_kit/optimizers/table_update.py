@@ -74,6 +74,9 @@ def claim_table(variable: tf.Variable, optimizer: Any, rule: str, hyper: Mapping
         )
     setattr(variable, _OWNER_ATTRIBUTE, (owner, rule))
     variable.trained_by = " ".join([rule, *_constants(hyper)])
+    if variable.when_trained is not None:
+        when_trained, variable.when_trained = variable.when_trained, None
+        when_trained()
 
 
 def _constants(hyper: Mapping[str, Any]) -> Iterator[str]:

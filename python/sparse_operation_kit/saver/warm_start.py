@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -159,7 +160,7 @@ def entries_of_tables(
             continue
         known = ", ".join(f"'{name}'" for name in [*checkpoint.tables, *checkpoint.foreign]) or "none"
         as_tensor = (
-            f". '{source}' is a tensor there, but no matrix of float32: read it with tf.train.load_variable, "
+            f". '{source}' is a tensor there, but no matrix of floats: read it with tf.train.load_variable, "
             "and set the table's rows with assign_rows"
             if tf.train.load_checkpoint(prefix).has_tensor(source)
             else ""
@@ -183,3 +184,15 @@ def replace_initializer(variable: EmbeddingVariable, prefix: str, key: str, opti
             trained_by=[variable.trained_by],
         )
     variable.replace_initializer(loaded.op)
+    # An optimizer that comes later takes the slots of another system's table.
+    needs_optimizer = optimizer_state and not variable.trained_by and _is_foreign(prefix, key)
+    variable.when_trained = (
+        functools.partial(replace_initializer, variable, prefix, key, optimizer_state)
+        if needs_optimizer
+        else None
+    )
+
+
+def _is_foreign(prefix: str, key: str) -> bool:
+    checkpoint = open_saved(prefix)
+    return checkpoint is not None and key not in checkpoint.tables

@@ -76,6 +76,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     restored_without_optimizer = False
     # The rule that trains it, and the rule's constant hyper-parameters: see `RestoreParts::trained_by`.
     trained_by = ""
+    # Called once such a rule is known: what initializes the variable needs it.
+    when_trained: Callable[[], None] | None = None
 
     def __init__(
         self,

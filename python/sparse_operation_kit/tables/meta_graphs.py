@@ -55,6 +55,7 @@ def to_proto(variable: EmbeddingVariable, export_scope: str | None = None) -> wr
         "rank": [communicator().rank, communicator().size],
         "shape": variable.shape.as_list(),
         "trainable": variable.trainable,
+        "trained_by": variable.trained_by,
         "collections": _places(variable),
     }
     return wrappers_pb2.StringValue(value=json.dumps(description, sort_keys=True))
@@ -95,6 +96,7 @@ def from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None)
             return known  # The MetaGraph was imported into the graph that it was exported from.
     exchange_names.adopt(graph, import_scope)
     variable = _variable(name, handle, initializer_op, is_initialized, description)
+    variable.trained_by = description.get("trained_by", "")
     for key, place in description["collections"].items():
         graph.get_collection_ref(key).insert(place, variable)
     return variable
