@@ -122,7 +122,7 @@ INVALID = [
     ("items#0", {"table_rows": 5}, "rows in a shard whose table has 5"),
     ("items#0", {"rows": 5, "table_rows": 5}, "not int64 \\[5\\]"),
     ("items#0", {"rows": 2**63}, '"rows"'),
-    ("items#0", {"arrays__keys__dtype": "<f8"}, "impossible type: <f8"),
+    ("items#0", {"arrays__keys__dtype": "<f16"}, "impossible type: <f16"),
     ("items#0", {"arrays__keys__crc32c": [2**32]}, '"crc32c"'),
     ("items#0", {"arrays__values__shape": [2**40, 2**40]}, "impossible type"),
 ]

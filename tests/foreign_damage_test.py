@@ -124,7 +124,7 @@ def damages(form):
         if not is_optional and not is_slot_of_variable:
             yield f"no {name}", name, without(name)
         for what, change in {
-            "as float64": lambda one: one.astype(np.float64),
+            "as uint8": lambda one: one.astype(np.uint8),
             "cut": lambda one: one[:-1],
             "with one more": lambda one: np.concatenate([one, one[:1]]),
             "with one more dimension": lambda one: one[:, None],

@@ -235,7 +235,7 @@ MISTAKES = {
     ),
     "no matrix": (
         lambda path, model: train.init_from_checkpoint(path, {"old/kernel": model.item}),
-        "'old/kernel'.*'old/item'.*no matrix of float32.*load_variable.*assign_rows",
+        "'old/kernel'.*'old/item'.*no matrix of floats.*load_variable.*assign_rows",
     ),
     "slices": (
         lambda path, model: train.init_from_checkpoint(path, {"old/user": [model.user, model.item]}),

@@ -7,6 +7,7 @@
 #include "cc/base/prefetch.h"
 #include "cc/checkpoint/column_pieces.h"
 #include "cc/checkpoint/crc32c.h"
+#include "cc/checkpoint/stored_numbers.h"
 
 namespace sok {
 namespace {
@@ -247,18 +248,6 @@ Status ArrayWriter::Finish() {
 
 namespace {
 
-// Replaces the integers of four bytes in the second half of a block by the same ones of eight bytes.
-template <typename Integer>
-void Widen(char* block, int64_t bytes) {
-  const char* const from = block + bytes / 2;
-  for (int64_t i = 0; i < bytes / 8; ++i) {
-    Integer narrow;
-    std::memcpy(&narrow, from + i * 4, sizeof(narrow));
-    const int64_t wide = narrow;
-    std::memcpy(block + i * 8, &wide, sizeof(wide));
-  }
-}
-
 // Fills a block of an array that no file has.
 void FillBlock(const PlacedArray& array, int64_t begin, int64_t bytes, char* block) {
   if (array.fill.has_value()) {
@@ -278,6 +267,26 @@ Status DamagedBytes(const std::string& path, int64_t begin, int64_t bytes) {
                   ") does not match");
 }
 
+Status ReadNumbers(FileReader* file, const std::string& path, const PlacedArray& array, int64_t begin,
+                   int64_t bytes, char* to, uint32_t* crc32c) {
+  const int64_t item = ItemBytes(array.array.type.dtype);
+  const int64_t stored = array.stored_item_bytes();
+  const bool is_same = array.stored_as.empty() && array.stored_columns == 1;
+  const int64_t at_once = is_same ? bytes / item : std::max<int64_t>(kBlockBytes / stored, 1);
+  std::vector<char> scratch;
+  for (int64_t next = 0; next < bytes / item; next += at_once) {
+    const int64_t count = std::min(at_once, bytes / item - next);
+    if (!is_same) scratch.resize(static_cast<size_t>(count * stored));
+    char* const read = is_same ? to : scratch.data();
+    SOK_RETURN_IF_ERROR(file->ReadAt(array.offset + (begin / item + next) * stored, read, count * stored));
+    if (crc32c != nullptr) *crc32c = CombineCrc32c(*crc32c, Crc32c(read, count * stored), count * stored);
+    if (is_same) continue;
+    SOK_RETURN_IF_ERROR(ConvertNumbers(path, array.stored_as, read, array.stored_columns, count,
+                                       array.array.type.dtype, to + next * item));
+  }
+  return OkStatus();
+}
+
 Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
                  char* block, uint32_t* crc32c) {
   int64_t begin = number * kBlockBytes;
@@ -291,13 +300,7 @@ Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& a
     if (Crc32c(block, bytes) == array.array.crc32c[static_cast<size_t>(number)]) return OkStatus();
   } else {
     const bool is_last = begin + bytes == array.array.bytes();
-    const int64_t stored = array.stored_as.empty() ? bytes : bytes / 2;
-    char* const to = block + (bytes - stored);
-    SOK_RETURN_IF_ERROR(
-        file->ReadAt(array.offset + (array.stored_as.empty() ? begin : begin / 2), to, stored));
-    if (crc32c != nullptr) *crc32c = CombineCrc32c(*crc32c, Crc32c(to, stored), stored);
-    if (array.stored_as == "<i4") Widen<int32_t>(block, bytes);
-    if (array.stored_as == "<u4") Widen<uint32_t>(block, bytes);
+    SOK_RETURN_IF_ERROR(ReadNumbers(file, path, array, begin, bytes, block, crc32c));
     if (crc32c == nullptr || !is_last || *crc32c == array.whole_crc32c.value_or(*crc32c)) return OkStatus();
     begin = 0;
     bytes = array.stored_bytes();

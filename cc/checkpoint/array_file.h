@@ -141,14 +141,24 @@ struct PlacedArray {
   std::optional<int64_t> first = {};
   int64_t increase = 1;
   // How arrays of other systems differ: one checksum of all bytes or none instead of one for each block; the
-  // type of integers that the array has as int64, of four bytes.
+  // type of the numbers in the file, if it is another one (see stored_numbers.h), and how many there are for
+  // each one of the array.
   std::optional<uint32_t> whole_crc32c = {};
   std::string stored_as = {};
+  int64_t stored_columns = 1;
 
   bool has_file() const { return !fill.has_value() && !first.has_value(); }
-  // In the file.
-  int64_t stored_bytes() const { return stored_as.empty() ? array.bytes() : array.bytes() / 2; }
+  // In the file: of one number of the array, and of all.
+  int64_t stored_item_bytes() const {
+    return ItemBytes(stored_as.empty() ? array.type.dtype : stored_as) * stored_columns;
+  }
+  int64_t stored_bytes() const { return array.bytes() / ItemBytes(array.type.dtype) * stored_item_bytes(); }
 };
+
+// Reads bytes of an array that begin and end between two numbers, without verifying them. The checksum of
+// what was read in the file is appended to *crc32c, unless that is null. `path` is for errors.
+Status ReadNumbers(FileReader* file, const std::string& path, const PlacedArray& array, int64_t begin,
+                   int64_t bytes, char* to, uint32_t* crc32c);
 
 // Reads block `number` of an array, of kBlockBytes or what is left, and verifies it. With one checksum of all
 // bytes, the last block verifies all of them, and *crc32c is that of the blocks before, which the call

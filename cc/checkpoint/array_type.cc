@@ -10,9 +10,10 @@ struct Dtype {
   int bytes;
   const char* words;
 };
-constexpr Dtype kDtypes[] = {{"<f4", 4, "float32"}, {"<i8", 8, "int64"},   {"<i4", 4, "int32"},
-                             {"|u1", 1, "uint8"},   {"<u2", 2, "uint16"},  {"<u4", 4, "uint32"},
-                             {"<u8", 8, "uint64"},  {"<f2", 2, "float16"}, {"bfloat16", 2, "bfloat16"}};
+constexpr Dtype kDtypes[] = {{"<f4", 4, "float32"},      {"<f8", 8, "float64"}, {"<i8", 8, "int64"},
+                             {"<i4", 4, "int32"},        {"|u1", 1, "uint8"},   {"<u2", 2, "uint16"},
+                             {"<u4", 4, "uint32"},       {"<u8", 8, "uint64"},  {"<f2", 2, "float16"},
+                             {"bfloat16", 2, "bfloat16"}};
 
 }  // namespace
 

@@ -35,6 +35,11 @@ constexpr KnownSlots kKnown[] = {
     {"Adam", "adamw", kBetas, {"m", "v"}, {"m", "v"}},
     {"LazyAdam", "lazy_adam adam adamw", kBetas, {"m", "v"}, {"m", "v"}},
     {kAdamAsync, "lazy_adam adam adamw", kBetas, {"m", "v"}, {"m", "v"}},
+    {"AdagradDecay",
+     "adagrad_decay",
+     kAccumulator,
+     {"accumulator", "decay_power"},
+     {"accumulator", "accumulator_decay_power"}},
     {"Adagrad", "adagrad", kAccumulator, {"accumulator"}, {"accumulator"}},
     {"Momentum", "momentum nesterov", "", {"momentum"}, {"momentum"}},
     {"Ftrl", "ftrl group_ftrl", kAccumulator, {"accumulator", "linear"}, {"accum", "linear"}},
@@ -167,12 +172,16 @@ const PlacedArray* FirstSlot(const SavedShard& shard) {
 }
 
 // Moves the arrays of a slot to those that a table of this library has.
-Status TakeSlot(const std::string& theirs, const std::string& ours, int64_t width, SavedShard* shard) {
+Status TakeSlot(const std::string& theirs, const std::string& ours, int64_t width, int64_t dim,
+                SavedShard* shard) {
   auto values = shard->arrays.extract(ForeignSlot(theirs));
   auto keys = shard->arrays.extract(ForeignSlotKeys(theirs));
   if (values.empty()) return DataLoss("lacks the slot '", theirs, "' in one of its parts");
-  const PlacedArray& placed = values.mapped();
-  if (placed.array.type.shape[1] != width) {
+  PlacedArray& placed = values.mapped();
+  int64_t& columns = placed.array.type.shape[1];
+  // DeepRec's optimizers have one number for a row as the first of as many as the row has.
+  if (width == 1 && columns == dim) placed.stored_columns = std::exchange(columns, 1);
+  if (columns != width) {
     return DataLoss("has ", Describe(placed.array.type), " as '", placed.name, "', not ", width,
                     " floats for a row");
   }
@@ -240,7 +249,7 @@ Status TakeOptimizer(SavedCheckpoint& checkpoint, const TrainedBy& trained, cons
     if (number == CountOf(known)) return Internal("no slot ", name);
     const std::string theirs = SlotIn(manifest->shards.front(), known, number);
     for (SavedShard& shard : manifest->shards) {
-      SOK_RETURN_IF_ERROR(TakeSlot(theirs, name, specs[i].width, &shard));
+      SOK_RETURN_IF_ERROR(TakeSlot(theirs, name, specs[i].width, manifest->table.options.dim, &shard));
     }
     optimizer.value().slots.push_back(SavedOptimizer::Slot{name, specs[i].width, specs[i].fill});
   }

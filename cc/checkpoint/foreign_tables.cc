@@ -10,6 +10,7 @@
 
 #include "cc/checkpoint/foreign_slots.h"
 #include "cc/checkpoint/sok2_folder.h"
+#include "cc/checkpoint/stored_numbers.h"
 
 namespace sok {
 namespace {
@@ -22,6 +23,8 @@ constexpr const char* kPowersOfAsync[] = {"/AdamAsync_2", "/AdamAsync_3"};
 
 constexpr char kFullTensor[] = "-";
 constexpr char kIncrementTensor[] = "-sparse_incr_";
+
+bool HasFloats(const TensorPlace& place) { return place.dtype != "<i8" && IsReadAs(place.dtype, "<f4"); }
 
 // Reads the tensors of one table in one checkpoint.
 class Reader {
@@ -212,7 +215,7 @@ Status Reader::ReadVariable() {
   if (place.status().code() == StatusCode::kNotFound) return OkStatus();
   SOK_RETURN_IF_ERROR(place.status());
   const std::vector<int64_t>& shape = place.value().shape;
-  if (place.value().dtype != "<f4" || shape.size() != 2 || shape[1] < 1) return OkStatus();
+  if (!HasFloats(place.value()) || shape.size() != 2 || shape[1] < 1) return OkStatus();
   manifest_.system = kVariable;
   manifest_.table.options.dim = shape[1];
   SOK_RETURN_IF_ERROR(ReadClock());
@@ -257,7 +260,7 @@ Status Reader::PlaceRows(const std::string& tensor, const RowSlice& slice, const
   // Names of slices' entries are not for messages.
   if (!PlaceMatrix(slice.entry, slice.rows, array, shard).ok()) {
     return Damaged(tensor,
-                   StrCat("lacks the float32 rows from ", slice.first, " on, ", slice.rows, " of them"));
+                   StrCat("lacks the rows of floats from ", slice.first, " on, ", slice.rows, " of them"));
   }
   shard->arrays[array].name = tensor;
   if (slice.first == 0) Note(tensor);
@@ -458,7 +461,15 @@ Status Reader::PlaceMatrix(const std::string& tensor, int64_t rows, const std::s
   if (columns < 1 || columns > TableOptions::kMaxDim) {
     return Damaged(tensor, StrCat("is ", Describe(ArrayType{place.value().dtype, shape}), ", not a matrix"));
   }
-  return Place(tensor, "<f4", {rows, columns}, array, shard);
+  const std::string dtype = place.value().dtype;
+  // Integers are counts that an optimizer has as a slot.
+  const bool is_slot = array != "values";
+  const bool is_other = IsReadAs(dtype, "<f4") && (is_slot || dtype != "<i8");
+  SOK_RETURN_IF_ERROR(Place(tensor, is_other ? dtype : "<f4", {rows, columns}, array, shard));
+  PlacedArray& placed = shard->arrays[array];
+  placed.array.type.dtype = "<f4";
+  if (dtype != "<f4") placed.stored_as = dtype;
+  return OkStatus();
 }
 
 Status Reader::PlaceKeys(const std::string& tensor, const std::string& array, SavedShard* shard) {
@@ -537,7 +548,7 @@ std::optional<Part> PartOf(const SavedCheckpoint& checkpoint, const std::string&
 // Whether a tensor is a matrix of floats that is no part of a table, and no slot of such a matrix.
 bool IsVariable(const SavedCheckpoint& checkpoint, const std::string& tensor) {
   const auto place = checkpoint.Find(tensor);
-  if (!place.ok() || place.value().dtype != "<f4" || place.value().shape.size() != 2) return false;
+  if (!place.ok() || !HasFloats(place.value()) || place.value().shape.size() != 2) return false;
   const std::string name = tensor.substr(0, tensor.rfind('-'));
   if (tensor.find('#') != std::string::npos || checkpoint.Has(name + "-keys") ||
       checkpoint.Has(name + kIncrementTensor + "keys")) {

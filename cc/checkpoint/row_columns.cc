@@ -45,10 +45,11 @@ Status FloatColumn::Read(int64_t block, const PieceOfKeys& /*piece*/, Span<float
   }
   const int64_t block_end = (number + 1) * kBlockBytes;
   char* const to = block_end > end_ && end_ < array_.array.bytes() ? next_kept_.get() : buffer;
-  SOK_RETURN_IF_ERROR(ReadBlock(file_.get(), path_, array_, number, to, nullptr));
-  if (!crc32c_.empty()) {
-    const int64_t bytes = std::min(block_end, array_.array.bytes()) - number * kBlockBytes;
-    crc32c_[static_cast<size_t>(block)] = Crc32c(to, bytes);
+  if (crc32c_.empty()) {
+    SOK_RETURN_IF_ERROR(ReadBlock(file_.get(), path_, array_, number, to, nullptr));
+  } else {
+    SOK_RETURN_IF_ERROR(ReadNumbers(file_.get(), path_, array_, number * kBlockBytes, BytesOfBlock(number),
+                                    to, &crc32c_[static_cast<size_t>(block)]));
   }
   Copy(number, to, records);
   return OkStatus();
@@ -76,13 +77,13 @@ Status FloatColumn::EndPiece() {
   const int64_t first = begin_ / kBlockBytes;
   for (int64_t i = 0; i < static_cast<int64_t>(crc32c_.size()); ++i) {
     if (IsKept(first + i)) continue;  // counted in the piece before
-    const int64_t block_begin = (first + i) * kBlockBytes;
-    const int64_t bytes = std::min(kBlockBytes, array_.array.bytes() - block_begin);
-    whole_crc32c_ = CombineCrc32c(whole_crc32c_, crc32c_[static_cast<size_t>(i)], bytes);
+    const int64_t stored =
+        BytesOfBlock(first + i) / static_cast<int64_t>(sizeof(float)) * array_.stored_item_bytes();
+    whole_crc32c_ = CombineCrc32c(whole_crc32c_, crc32c_[static_cast<size_t>(i)], stored);
   }
   const bool is_last = end_ == array_.array.bytes();
   if (is_last && array_.array.crc32c.empty() && array_.whole_crc32c.value_or(whole_crc32c_) != whole_crc32c_)
-    return DamagedBytes(path_, 0, end_);
+    return DamagedBytes(path_, 0, array_.stored_bytes());
   const int64_t last = (end_ - 1) / kBlockBytes;
   if (end_ % kBlockBytes != 0 && !is_last && blocks_ > 0 && !IsKept(last)) {
     std::swap(kept_, next_kept_);
@@ -172,7 +173,8 @@ Status SlotTableColumn::ReadByKey(int64_t key, float* to) const {
     std::fill_n(to, slot_.width, slot_.fill);
     return OkStatus();
   }
-  return file_->ReadAt(array_.offset + found->second * row_bytes(), to, row_bytes());
+  return ReadNumbers(file_.get(), path_, array_, found->second * row_bytes(), row_bytes(),
+                     reinterpret_cast<char*>(to), /*crc32c=*/nullptr);
 }
 
 }  // namespace sok

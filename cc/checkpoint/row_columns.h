@@ -1,6 +1,7 @@
 #ifndef SOK_CC_CHECKPOINT_ROW_COLUMNS_H_
 #define SOK_CC_CHECKPOINT_ROW_COLUMNS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,6 +54,9 @@ class FloatColumn {
   int64_t blocks_ = 0;
 
  private:
+  int64_t BytesOfBlock(int64_t number) const {
+    return std::min(kBlockBytes, array_.array.bytes() - number * kBlockBytes);
+  }
   bool IsKept(int64_t number) const { return kept_ != nullptr && number == kept_number_; }
   // Copies what a block has of the piece.
   void Copy(int64_t number, const char* block, Span<float* const> records) const;
@@ -63,7 +67,7 @@ class FloatColumn {
   std::unique_ptr<char[]> kept_;
   std::unique_ptr<char[]> next_kept_;
   int64_t kept_number_ = -1;
-  std::vector<uint32_t> crc32c_;  // of the piece's blocks, if there is one checksum of all bytes
+  std::vector<uint32_t> crc32c_;  // of the piece's blocks in the file, if there is one checksum of all bytes
   uint32_t whole_crc32c_ = 0;     // of all blocks before the piece
 };
 

@@ -39,8 +39,10 @@ def write_checkpoint(tables: Sequence[Table], folder: Path) -> list[str]:
     bundle = other_systems.new_bundle(tables, folder)
     for table in tables:
         _write_table(table, bundle)
-        for name, power in other_systems.powers_of_async(table).items():
-            bundle.add(name, power)
+        if table.last.slots_of == "AdamAsync":
+            powers = other_systems.powers_of_async(table.last.prefix, table.name)
+            for name, (_, power) in powers.items():
+                bundle.add(name, power)
     other_systems.finish(bundle, tables, folder)
     return other_systems.left_out("this library", tables, [*COLUMNS, *WAITING])
 

@@ -48,7 +48,7 @@ def write_deeprec(tables: Sequence[Table], folder: Path) -> list[str]:
     bundle, saved = new_bundle(tables, folder), _opened(tables[0].last.prefix)
     for table in tables:
         # This library and DeepRec have the powers of AdamAsync for each table.
-        ours = saved.has_tensor(f"{_ADAM_ASYNC}/{table.name}/beta1_power")
+        ours = saved.has_tensor(power_of_async(table.name, "beta1"))
         is_async = ours or table.last.slots_of == _ADAM_ASYNC
         shards = len(table.last.shards)
         for shard in range(shards):
@@ -214,6 +214,8 @@ def _write_deeprec_table(
         for column, unordered in found.items():
             ordered = np.empty(unordered.shape, unordered.dtype)
             ordered[places] = unordered
+            if ordered.ndim == 2:  # DeepRec has as many numbers as the row has where one would do
+                ordered = np.repeat(ordered, table.dim // ordered.shape[1], axis=1)
             for array in arrays[column]:
                 bundle.write(array, ordered)
 
@@ -378,20 +380,32 @@ def _beta_powers(tables: Iterable[Table]) -> dict[str, np.ndarray]:
     }
 
 
-def powers_of_async(table: Table) -> dict[str, np.ndarray]:
-    """Returns what this library's AdamAsync has beside the slots of a table that DeepRec's has trained."""
-    if table.last.slots_of != _ADAM_ASYNC:
-        return {}
-    saved = tf.train.load_checkpoint(table.last.prefix)
+def powers_of_async(prefix: str, table: str) -> dict[str, tuple[str, np.ndarray]]:
+    """Finds the powers of the betas that DeepRec's AdamAsync has beside the slots of a table.
+
+    Returns:
+      By the names of this library's variables: a tensor of the checkpoint, and the power, a scalar. Empty if
+      DeepRec's AdamAsync has not trained the table.
+    """
+    saved = tf.train.load_checkpoint(prefix)
     powers = {}
     for number, beta in enumerate(("beta1", "beta2"), start=2):
-        parts = [table.name, *(f"{table.name}/part_{part}" for part in range(len(table.last.shards)))]
-        names = [_numbered(f"{part}/{_ADAM_ASYNC}", number) for part in parts]
+        parts = itertools.takewhile(
+            lambda part: saved.has_tensor(f"{part}-keys") or saved.has_tensor(f"{part}-sparse_incr_keys"),
+            (f"{table}/part_{part}" for part in itertools.count()),
+        )
+        names = [_numbered(f"{part}/{_ADAM_ASYNC}", number) for part in (table, *parts)]
         # Each part has its own: that of the part with most steps.
-        found = [saved.get_tensor(name).reshape([]) for name in names if saved.has_tensor(name)]
+        found = [(saved.get_tensor(name).reshape([]), name) for name in names if saved.has_tensor(name)]
         if found:
-            powers[f"{_ADAM_ASYNC}/{table.name}/{beta}_power"] = min(found)
+            power, name = min(found)
+            powers[power_of_async(table, beta)] = name, power
     return powers
+
+
+def power_of_async(table: str, beta: str) -> str:
+    """Returns the name of the variable that this library's AdamAsync has for a table."""
+    return f"{_ADAM_ASYNC}/{table}/{beta}_power"
 
 
 def left_out(

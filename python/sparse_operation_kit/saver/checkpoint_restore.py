@@ -9,6 +9,8 @@ Until the tables change places, the old and the new ones are in memory.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files
+from sparse_operation_kit.checkpoint.other_systems import powers_of_async
 from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.lookup.group import is_reading_only
 from sparse_operation_kit.ranks.exchange_names import list_of
@@ -24,6 +27,9 @@ from sparse_operation_kit.saver.feeding import Feeding
 from sparse_operation_kit.saver.table_saveables import is_table, name_of, tables_of, variable_of
 from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+
+# The name of a power that AdamAsync has for a table.
+_POWER_OF_ASYNC = re.compile("AdamAsync/(.+)/beta[12]_power")
 
 
 def add_load_ops(
@@ -84,6 +90,16 @@ class _AlreadyRead:
         return self._tensors
 
 
+def _read_power(prefix: tf.Tensor, power: Any) -> tf.Tensor:
+    """Reads a power of AdamAsync under a name that can be fed; in checkpoints of DeepRec its shape is [1]."""
+    name = tf.compat.v1.placeholder_with_default([power.name], [1], name="name_of_power")
+    (spec,) = power.specs
+    (found,) = tf.raw_ops.RestoreV2(
+        prefix=prefix, tensor_names=name, shape_and_slices=[""], dtypes=[spec.dtype]
+    )
+    return tf.reshape(found, [])
+
+
 def add_ops(
     builder: Any,
     original: Callable,
@@ -96,10 +112,14 @@ def add_ops(
 ) -> tf.Operation:
     """Replaces `BaseSaverBuilder._AddRestoreOps`, which is `original`, for saveables that include tables."""
     tables = sorted(tables_of(saveables), key=lambda table: variable_of(table).m_var_name)
-    others = [saveable for saveable in saveables if not is_table(saveable)]
+    variables = [saveable for saveable in saveables if not is_table(saveable)]
+    powers = [saveable for saveable in variables if _POWER_OF_ASYNC.fullmatch(saveable.name)]
+    others = [saveable for saveable in variables if saveable not in powers]
     tensors = list(
         builder.bulk_restore(prefix, others, preferred_shard, restore_sequentially) if others else []
     )
+    tensors += [_read_power(prefix, power) for power in powers]
+    others += powers
     loaded = add_load_ops(
         [variable_of(table) for table in tables],
         prefix,
@@ -153,6 +173,7 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
         }
         for handle, told in graph_ops.optimizers_of_restore(sess.graph, restore_op):
             feed[told] = getattr(tables.get(handle.name), "trained_by", "")
+    feed.update(_names_of_powers(sess.graph, restore_op, os.fspath(save_path)))
     if feed:
         sess = Feeding(sess, feed)
     try:
@@ -163,6 +184,20 @@ def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save
         raise tf.errors.DataLossError(
             error.node_def, error.op, f"The checkpoint {save_path} is damaged: {error.message}"
         ) from error
+
+
+def _names_of_powers(graph: tf.Graph, restore_op: str, prefix: str) -> dict[tf.Tensor, Any]:
+    """Returns what to feed so that AdamAsync's powers are read from a checkpoint of DeepRec, by its names."""
+    feed = {}
+    for op in graph_ops.ops_needed_by([graph.get_operation_by_name(restore_op)]):
+        if op.type != "RestoreV2" or op.inputs[1].op.type != "PlaceholderWithDefault":
+            continue
+        (name,) = (one.decode() for one in tf.get_static_value(op.inputs[1].op.inputs[0]))
+        power = _POWER_OF_ASYNC.fullmatch(name)
+        found = powers_of_async(prefix, power[1]) if power else {}
+        if name in found:
+            feed[op.inputs[1]] = [found[name][0]]
+    return feed
 
 
 def _restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save_path: Any) -> None:
