@@ -10,6 +10,7 @@ import foreign_checkpoints as foreign
 import harness
 import sparse_operation_kit as sok
 import tensor_files
+from sparse_operation_kit.checkpoint import cli
 
 v1 = tf.compat.v1
 DIM = 3
@@ -254,6 +255,24 @@ def test_bytes(model, tmp_path, form):
             path.write_bytes(whole[:size])
             model.refuses(prefix)
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("form", FIRST)
+def test_links(model, tmp_path, form):
+    """A file of the checkpoint must not be a link; its folder may be one."""
+    prefix = tmp_path / "real" / "m"
+    prefix.parent.mkdir()
+    tensor_files.write(prefix, {name: np.array(one, order="C") for name, one in good(form).items()})
+    (tmp_path / "links").symlink_to("real")
+    for path in sorted(prefix.parent.iterdir()):
+        kept = path.rename(tmp_path / "kept")
+        path.symlink_to(kept)
+        text = model.refuses(prefix, [f"{path}' is a symbolic link"])
+        assert path.name in text
+        assert cli.main(["inspect", str(prefix), "--table", "t"]) == 2
+        path.unlink()
+        kept.rename(path)
+    assert cli.main(["inspect", str(tmp_path / "links" / "m"), "--table", "t"]) == 0
 
 
 HOSTILE = {

@@ -151,6 +151,18 @@ def test_damage(folder):
         assert count > 60
 
 
+def test_links(folder, tmp_path, capsys):
+    (tmp_path / "way").symlink_to("dump")
+    assert cli.main(["verify", str(tmp_path / "way")]) == 0
+    for name in ("meta_info", "items-key", "items-weight", "items-Adam-m"):
+        kept = (folder / name).rename(tmp_path / "kept")
+        (folder / name).symlink_to(kept)
+        assert cli.main(["inspect", str(folder), "--brief"]) == 2
+        assert f"{name}' is a symbolic link" in capsys.readouterr().err
+        (folder / name).unlink()
+        kept.rename(folder / name)
+
+
 @pytest.mark.parametrize(
     "name, keys", [("fixed", [0, 1, 2, 3, 3]), ("fixed", [0, 1, 2, 3, 5]), ("items", [1, 2, 3, 2, 4])]
 )

@@ -40,8 +40,8 @@ class FileReader {
 // an invalid path (CheckPath), DataLoss from Open for something that is not a file, otherwise those of
 // FileError. The message names operation, path and reason. Thread-safe.
 //
-// Links are followed by Open, and in the folders of a path, as TensorFlow follows them. Create, Rename and
-// Remove act on a link itself.
+// Links are followed by Open, and in the folders of a path, as TensorFlow follows them. Create, Rename,
+// Remove and RefuseLink act on a link itself.
 class Files {
  public:
   virtual ~Files() = default;
@@ -51,6 +51,8 @@ class Files {
   // Creates an empty file. Fails if the name exists.
   virtual StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) = 0;
   virtual StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) = 0;
+  // DataLoss if the path, whose file need not be there, is that of a symbolic link.
+  virtual Status RefuseLink(const std::string& /*path*/) { return OkStatus(); }
   // Syncs the data of a file that TensorFlow has written.
   virtual Status SyncFile(const std::string& path) = 0;
   // Syncs a folder, so that its files' creations, renames and removals survive a power failure.

@@ -120,6 +120,11 @@ StatusOr<Manifest> Reader::Read() {
     if (!manifest_.is_foreign()) SOK_RETURN_IF_ERROR(ReadVariable());
   }
   if (!manifest_.is_foreign()) return NotFound("'", checkpoint_.index_path(), "' has no table '", name_, "'");
+  std::set<int> files;
+  for (const SavedShard& shard : manifest_.shards) {
+    for (const auto& array : shard.arrays) files.insert(array.second.shard);
+  }
+  SOK_RETURN_IF_ERROR(checkpoint_.RefuseLinks(files));
   manifest_.table.options.name = name_;
   // Which one it was is not told.
   manifest_.table.options.initializer = Initializer(InitializerKind::kConstant, 0.0f, 0.0f, 0);

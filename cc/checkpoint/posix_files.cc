@@ -219,6 +219,14 @@ class PosixFileSystem final : public Files {
     return std::unique_ptr<FileReader>(std::make_unique<PosixReader>(std::move(file.value()), facts.st_size));
   }
 
+  Status RefuseLink(const std::string& path) override {
+    SOK_RETURN_IF_ERROR(CheckPath(path));
+    struct stat facts;
+    if (lstat(path.c_str(), &facts) != 0) return errno == ENOENT ? OkStatus() : FileError("ask about", path);
+    if (!S_ISLNK(facts.st_mode)) return OkStatus();
+    return DataLoss("'", path, "' is a symbolic link, which is not followed in checkpoints of other systems");
+  }
+
   Status SyncFile(const std::string& path) override { return SyncAs(path, O_RDONLY | O_NONBLOCK); }
   Status SyncFolder(const std::string& path) override { return SyncAs(path, O_RDONLY | O_DIRECTORY); }
 

@@ -88,6 +88,12 @@ StatusOr<std::shared_ptr<FileReader>> SavedCheckpoint::Data(int shard) {
   return file;
 }
 
+Status SavedCheckpoint::RefuseLinks(const std::set<int>& shards) const {
+  SOK_RETURN_IF_ERROR(files_.RefuseLink(path_));
+  for (const int shard : shards) SOK_RETURN_IF_ERROR(files_.RefuseLink(DataFile(shard)));
+  return OkStatus();
+}
+
 StatusOr<std::string> SavedCheckpoint::ReadString(const std::string& name, int64_t limit) {
   const auto place = Find(name);
   SOK_RETURN_IF_ERROR(place.status());

@@ -62,6 +62,8 @@ class SavedCheckpoint {
   }
   // Whether it is a folder of SOK 2.x, whose tensors have no checksums.
   bool is_sok2() const { return !files_of_sok2_.empty(); }
+  // DataLoss, which names the file, if the index or one of these data files is a symbolic link.
+  Status RefuseLinks(const std::set<int>& shards) const;
   // A scalar string of at most `limit` bytes. DataLoss if it is damaged, or not one.
   StatusOr<std::string> ReadString(const std::string& name, int64_t limit = kMaxEntryBytes);
   // The bytes of a tensor of numbers. DataLoss if it is damaged, or of another type.
