@@ -150,7 +150,8 @@ class KeyDirectoryTest : public testing::Test {
     const auto n = static_cast<int64_t>(new_ids->size());
     EXPECT_TRUE(directory.Reserve(directory.size() + n, directory.RowLimitWith(n)).ok());
     Ids new_rows(new_ids->size());
-    EXPECT_TRUE(directory.Insert(*new_ids, Span<int64_t>(new_rows)).ok());
+    directory.NextRows(Span<int64_t>(new_rows));
+    EXPECT_TRUE(directory.Insert(*new_ids, new_rows).ok());
     directory.Find(ids, Span<int64_t>(rows));
     return rows;
   }

@@ -25,7 +25,10 @@ Status WaitingIds::Set(int64_t id, int64_t count, int64_t last_step) {
 void WaitingIds::SetReserved(int64_t id, int64_t count, int64_t last_step) {
   int64_t place;
   directory_.Find({&id, 1}, {&place, 1});
-  if (place == kAbsent && !directory_.Insert({&id, 1}, {&place, 1}).ok()) return;
+  if (place == kAbsent) {
+    directory_.NextRows({&place, 1});
+    if (!directory_.Insert({&id, 1}, {&place, 1}).ok()) return;
+  }
   counts_[place] = count;
   last_steps_[place] = last_step;
   changes_.MarkChanged(place);

@@ -18,13 +18,16 @@ Status RowDirectory::Reserve(int64_t ids, int64_t rows) {
   return index_.Reserve(ids);
 }
 
-Status RowDirectory::Insert(Span<const int64_t> ids, Span<int64_t> rows) {
+void RowDirectory::NextRows(Span<int64_t> rows) const {
   const int64_t freed = static_cast<int64_t>(free_.size());
-  for (int64_t i = 0; i < ids.size(); ++i)
+  for (int64_t i = 0; i < rows.size(); ++i)
     rows[i] = i < freed ? free_[freed - 1 - i] : row_limit_ + i - freed;
+}
+
+Status RowDirectory::Insert(Span<const int64_t> ids, Span<const int64_t> rows) {
   SOK_RETURN_IF_ERROR(index_.Insert(ids, rows));
   row_limit_ = RowLimitWith(ids.size());
-  free_.resize(std::max<int64_t>(freed - ids.size(), 0));
+  free_.resize(std::max<int64_t>(static_cast<int64_t>(free_.size()) - ids.size(), 0));
   for (int64_t i = 0; i < ids.size(); ++i) {
     ids_[rows[i]] = ids[i];
     in_use_.Set(rows[i]);

@@ -41,8 +41,10 @@ class RowDirectory {
   // Makes room for `ids` ids in total and for the rows [0, rows). ResourceExhausted if memory runs out; the
   // directory is then unchanged.
   Status Reserve(int64_t ids, int64_t rows);
-  // Assigns rows to ids, which are distinct and absent, in order. Needs a Reserve.
-  Status Insert(Span<const int64_t> ids, Span<int64_t> rows);
+  // The rows that the next rows.size() ids get, in order.
+  void NextRows(Span<int64_t> rows) const;
+  // Gives the rows of NextRows to ids, which are distinct and absent. Needs a Reserve.
+  Status Insert(Span<const int64_t> ids, Span<const int64_t> rows);
 
   // Makes room to free `n` rows. ResourceExhausted as above.
   Status PrepareErase(int64_t n);

@@ -16,7 +16,8 @@ std::vector<int64_t> Insert(RowDirectory* directory, const std::vector<int64_t>&
   const int64_t count = static_cast<int64_t>(ids.size());
   EXPECT_TRUE(directory->Reserve(directory->size() + count, directory->RowLimitWith(count)).ok());
   std::vector<int64_t> rows(ids.size());
-  EXPECT_TRUE(directory->Insert(ids, Span<int64_t>(rows)).ok());
+  directory->NextRows(Span<int64_t>(rows));
+  EXPECT_TRUE(directory->Insert(ids, rows).ok());
   return rows;
 }
 

@@ -1,6 +1,7 @@
 #include "cc/cpu/table/table.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <utility>
 
@@ -110,15 +111,8 @@ Status Table::CheckCapacity(int64_t new_keys) const {
 
 Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, InitialValues values) {
   SOK_RETURN_IF_ERROR(Reserve(ids.size()));
-  SOK_RETURN_IF_ERROR(Named(directory_.Insert(ids, rows)));
-  if (values != InitialValues::kNone) {
-    executor.ParallelFor(ids.size(), kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        if (values == InitialValues::kAll) InitialRow(ids[i], Span<float>(weights(rows[i]), options_.dim));
-        store_.FillSlots(rows[i]);
-      }
-    });
-  }
+  directory_.NextRows(rows);
+  SOK_RETURN_IF_ERROR(StartRows(executor, ids, rows, values));
   usage_.Start(rows, steps_, uses_);
   queue_.Add(directory_, usage_, rows);
   if (optimizer_ != nullptr) {
@@ -126,6 +120,29 @@ Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> 
   }
   MarkChanged(rows);
   return OkStatus();
+}
+
+Status Table::StartRows(Executor& executor, Span<const int64_t> ids, Span<const int64_t> rows,
+                        InitialValues values) {
+  if (values == InitialValues::kNone) return Named(directory_.Insert(ids, rows));
+  constexpr int64_t kBlock = 1024;
+  Status status;
+  std::atomic<bool> inserting{false};
+  std::atomic<int64_t> next{0};
+  // One thread inserts into the index, which takes about as long as the initial values of rows of 16, while
+  // the others write these. Then it helps them.
+  const auto work = [&](int64_t /*begin*/, int64_t /*end*/) {
+    if (!inserting.exchange(true)) status = Named(directory_.Insert(ids, rows));
+    for (int64_t first = kBlock * next++; first < ids.size(); first = kBlock * next++) {
+      for (int64_t i = first; i < std::min(first + kBlock, ids.size()); ++i) {
+        if (values == InitialValues::kAll) InitialRow(ids[i], Span<float>(weights(rows[i]), options_.dim));
+        store_.FillSlots(rows[i]);
+      }
+    }
+  };
+  const int64_t threads = executor.concurrency();
+  executor.ParallelFor(threads, ids.size() * (kFindNs + kInitialValueNs * options_.dim) / threads, work);
+  return status;
 }
 
 Status Table::Reserve(int64_t new_keys) {

@@ -227,7 +227,10 @@ class Table final : public EngineTable {
   Status MakeRoom(Span<const int64_t> rows, int64_t new_keys);
   // Inserts ids, which are distinct and absent, with their initial values; rows[i] = the row of ids[i].
   Status Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, InitialValues values);
-  // The same for ids at positions[i] of a lookup with `rows`.
+  // Gives `rows`, those of RowDirectory::NextRows, to ids, and writes their initial values. Needs a Reserve.
+  Status StartRows(Executor& executor, Span<const int64_t> ids, Span<const int64_t> rows,
+                   InitialValues values);
+  // The same as Insert for ids at positions[i] of a lookup with `rows`.
   Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
                   Span<int64_t> rows, InitialValues values = InitialValues::kAll);
   // The same for the admitted ids; counts the others. Appends to *read_default as FindForTraining documents.
