@@ -1,6 +1,7 @@
 // Concurrent lookups find what a single thread finds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -30,6 +31,33 @@ TEST(IdIndexConcurrentTest, FindGivesTheSameRowsForAnyNumberOfThreads) {
                  Span<int64_t>(rows).subspan(begin, end - begin));
     });
     EXPECT_EQ(rows, expected) << threads << " threads";
+  }
+}
+
+// The index has two arrays of buckets, and each insertion moves a part of one.
+TEST(IdIndexConcurrentTest, ThreadsFindIdsWhileTheIndexGrows) {
+  const std::vector<int64_t> ids = DistinctIds((1 << 17) + 200, 1);
+  std::vector<int64_t> numbers(ids.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Span<const int64_t> all(ids);
+  IdIndex index;
+  ASSERT_TRUE(index.Insert(all.subspan(0, 1 << 17), Span<const int64_t>(numbers).subspan(0, 1 << 17)).ok());
+  ThreadPool pool(3, 0);
+  const int64_t bytes = index.bytes();
+  for (int64_t size = 1 << 17; size < all.size(); size += 50) {
+    ASSERT_TRUE(
+        index.Insert(all.subspan(size, 50), Span<const int64_t>(numbers).subspan(size, 50)).ok());
+    // All but the last ids are not there yet.
+    std::vector<int64_t> expected = numbers;
+    std::fill(expected.begin() + size + 50, expected.end(), IdIndex::kAbsent);
+    std::vector<int64_t> rows(ids.size(), -7);
+    pool.ParallelFor(all.size(), 1, [&](int64_t begin, int64_t end) {
+      index.Find(all.subspan(begin, end - begin), Span<int64_t>(rows).subspan(begin, end - begin));
+    });
+    EXPECT_EQ(rows, expected) << size;
+    if (size < (1 << 17) + 100) {
+      EXPECT_EQ(index.bytes(), 3 * bytes) << "both arrays";
+    }
   }
 }
 

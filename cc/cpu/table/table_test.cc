@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,48 @@ TEST(TableTest, RowsKeepTheirValuesWhileTheTableGrows) {
   EXPECT_EQ(table->weights(0), before) << "rows do not move";
   EXPECT_EQ(table->weights(0)[1], 7.0f);
   EXPECT_EQ(FoundRows(*table, {42, 1000, 100999}), (std::vector<int64_t>{0, 1, 100000}));
+}
+
+TEST(TableTest, OtherThreadsFindRowsWhileTheTableGrows) {
+  constexpr int64_t kBatch = 2500;
+  const std::vector<int64_t> ids = DistinctIds(60 * kBatch, 1);
+  auto table = MakeTestTable(TestOptions(3));
+  const auto check = [&](Executor& executor, int64_t first) {
+    const Span<const int64_t> asked = Span<const int64_t>(ids).subspan(first, 400);
+    std::vector<int64_t> rows(asked.size());
+    const MutexLock lock(table->mutex());
+    ASSERT_TRUE(table->Find(executor, asked, Span<int64_t>(rows)).ok());
+    std::vector<float> initial(3);
+    for (int64_t i = 0; i < asked.size(); ++i) {
+      // Rows are numbered in the order of their insertion.
+      ASSERT_EQ(rows[i], first + i < table->size() ? first + i : Table::kAbsent);
+      if (rows[i] == Table::kAbsent) continue;
+      table->InitialRow(asked[i], Span<float>(initial));
+      ASSERT_EQ(WeightsOf(*table, rows[i]), initial);
+    }
+  };
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (uint32_t seed = 1; seed <= 2; ++seed) {
+    readers.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      ThreadPool executor(2, 0);
+      while (!done) check(executor, static_cast<int64_t>(random() % (ids.size() - 400)));
+    });
+  }
+  ThreadPool executor(3, 0);
+  for (int64_t first = 0; first < static_cast<int64_t>(ids.size()); first += kBatch) {
+    std::vector<int64_t> rows(kBatch);
+    std::vector<int64_t> read_default;
+    const MutexLock lock(table->mutex());
+    EXPECT_TRUE(table
+                    ->FindForTraining(executor, Span<const int64_t>(ids).subspan(first, kBatch), {},
+                                      Span<int64_t>(rows), &read_default)
+                    .ok());
+  }
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  for (int64_t first = 0; first < static_cast<int64_t>(ids.size()); first += 400) check(executor, first);
 }
 
 TEST(TableTest, WithoutHashingThePlacementDeterminesTheRowsOfARank) {
