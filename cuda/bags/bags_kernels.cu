@@ -31,7 +31,7 @@ __device__ __forceinline__ void ReportError(const GroupView& group, const InputV
 
 // Adds the flags of each lane to the lookup's. All 32 lanes of the warp must call it.
 __device__ __forceinline__ void ReportFlags(const GroupView& group, int l, unsigned flags) {
-  const unsigned of_warp = __reduce_or_sync(kAllLanes, flags);
+  const unsigned of_warp = ReduceInWarp(flags, [](unsigned a, unsigned b) { return a | b; });
   if (threadIdx.x % 32 != 0 || of_warp == 0) return;
   cuda::atomic_ref<uint64_t, cuda::thread_scope_device>(group.report.flags()[l])
       .fetch_or(of_warp, cuda::std::memory_order_relaxed);

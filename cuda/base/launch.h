@@ -30,7 +30,29 @@ __device__ __forceinline__ int64_t ThreadOfGrid() {
 
 __device__ __forceinline__ int64_t ThreadsOfGrid() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
+// All lanes' values, combined. All 32 lanes of the warp must call it, and all get the result. Not
+// __reduce_add_sync and its like, which GPUs before sm_80 lack.
+template <typename T, typename Combine>
+__device__ __forceinline__ T ReduceInWarp(T value, const Combine& combine) {
+  for (int mask = kLanesOfWarp / 2; mask > 0; mask /= 2) {
+    value = combine(value, __shfl_xor_sync(kAllLanes, value, mask));
+  }
+  return value;
+}
+
 constexpr int kThreadsPerBlock = 256;
+
+// For __launch_bounds__: `blocks`, or as many blocks of `threads` threads as fit on a multiprocessor. Those
+// of sm_75 and sm_86 run 16 blocks at a time, with 1024 and 1536 threads; others run more.
+constexpr int ResidentBlocks(int blocks, int threads) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+  return std::min({blocks, 1024 / threads, 16});
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 860
+  return std::min({blocks, 1536 / threads, 16});
+#else
+  return std::min(blocks, 1536 / threads);
+#endif
+}
 
 struct LaunchShape {
   int64_t blocks = 0;              // at most 2^31 - 1

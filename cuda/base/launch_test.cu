@@ -31,6 +31,28 @@ TEST(LaunchTest, FewerThreadsThanWorkLoop) {
   EXPECT_EQ(counts.Fetch(), std::vector<int>(1000, 1));
 }
 
+__global__ void Combine(const unsigned* values, unsigned* sums, unsigned* unions) {
+  const unsigned value = values[threadIdx.x];
+  sums[threadIdx.x] = ReduceInWarp(value, [](unsigned a, unsigned b) { return a + b; });
+  unions[threadIdx.x] = ReduceInWarp(value, [](unsigned a, unsigned b) { return a | b; });
+}
+
+TEST(LaunchTest, EachLaneGetsWhatItsWarpHas) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  std::vector<unsigned> values(64), sums(64, 0), unions(64, 0);
+  for (int t = 0; t < 64; ++t) values[t] = 1u << (t * 7 % 31);
+  for (int t = 0; t < 64; ++t) {
+    for (int other = t / 32 * 32; other < t / 32 * 32 + 32; ++other) {
+      sums[t] += values[other];
+      unions[t] |= values[other];
+    }
+  }
+  DeviceArray<unsigned> given(values), sum(values), or_of(values);
+  ASSERT_TRUE(Launch("Combine", nullptr, {1, 64, 0}, Combine, given.data(), sum.data(), or_of.data()).ok());
+  EXPECT_EQ(sum.Fetch(), sums);
+  EXPECT_EQ(or_of.Fetch(), unions);
+}
+
 TEST(LaunchTest, ShapesHoldTheWork) {
   EXPECT_EQ(ShapeFor(0).blocks, 0);
   EXPECT_EQ(ShapeFor(257).blocks, 2);

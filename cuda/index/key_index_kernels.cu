@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   for (int64_t bucket = ThreadOfGrid(); bucket < buckets; bucket += ThreadsOfGrid()) {
     mine += __popc(PlacesEqualTo(digests[bucket], kErased * 0x01010101u));
   }
-  mine = __reduce_add_sync(kAllLanes, mine);
+  mine = ReduceInWarp(mine, [](uint32_t a, uint32_t b) { return a + b; });
   if (threadIdx.x % kLanesOfWarp == 0 && mine > 0) atomicAdd(sum, mine);
 }
 

@@ -109,26 +109,6 @@ SOK_DEVICE_TEST(WarpTest, Matches) {
   }
 }
 
-SOK_DEVICE_TEST(WarpTest, Reductions) {
-  const auto value = [] __host__ __device__(int t) { return t * 7919 % 101 - 50; };
-  const auto sum = Evaluate<int>([=] __device__(int t) { return __reduce_add_sync(kAll, value(t)); });
-  const auto least = Evaluate<int>([=] __device__(int t) { return __reduce_min_sync(kAll, value(t)); });
-  const auto most = Evaluate<unsigned>(
-      [=] __device__(int t) { return __reduce_max_sync(kAll, static_cast<unsigned>(value(t))); });
-  for (int t = 0; t < kThreads; ++t) {
-    int expected_sum = 0, expected_least = 1000;
-    unsigned expected_most = 0;
-    for (int other = t / 32 * 32; other < t / 32 * 32 + 32; ++other) {
-      expected_sum += value(other);
-      expected_least = std::min(expected_least, value(other));
-      expected_most = std::max(expected_most, static_cast<unsigned>(value(other)));
-    }
-    EXPECT_EQ(sum[t], expected_sum);
-    EXPECT_EQ(least[t], expected_least);
-    EXPECT_EQ(most[t], expected_most);
-  }
-}
-
 // Lanes of one tile wait at their own call while another tile is already at the call of the whole warp.
 SOK_DEVICE_TEST(WarpTest, PartsOfAWarpMeetInDifferentPlaces) {
   const auto results = Evaluate<unsigned>([] __device__(int t) {

@@ -202,7 +202,8 @@ __device__ __forceinline__ void PoolBag(const LookupOutput& lookup, const LaneGr
 
 // A group of lanes writes some columns of a bag's output row, or of kGatheredRows rows if nothing is pooled.
 template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
-__global__ void __launch_bounds__(kOutputThreads, kResidentOutputs<kWidth, kMayBeAbsent>)
+__global__ void __launch_bounds__(kOutputThreads,
+                                  ResidentBlocks(kResidentOutputs<kWidth, kMayBeAbsent>, kOutputThreads))
     WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {
   const PoolPart& part = PartOfBlock(batch);
   const LaneGroup group(part.place);

@@ -1,5 +1,4 @@
 // The collective operations of a block's threads: barriers and warp functions.
-#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -27,9 +26,8 @@ const char* NameOf(Collective kind) {
       return "__match_any_sync";
     case Collective::kMatchAll:
       return "__match_all_sync";
-    default:
-      return "a warp reduction";
   }
+  return "";
 }
 
 // ---- The block's barrier. ----
@@ -149,14 +147,6 @@ struct LaneValues {
   uint32_t mask;
   uint64_t values[kWarpSize];
 
-  template <typename Combine>
-  uint64_t Combined(const Combine& combine) const {
-    uint64_t all = values[__builtin_ctz(mask)];
-    for (int lane = __builtin_ctz(mask) + 1; lane < kWarpSize; ++lane) {
-      if (IsInMask(mask, lane)) all = combine(all, values[lane]);
-    }
-    return all;
-  }
   // The lanes whose value is `value`.
   uint64_t LanesWith(uint64_t value) const {
     uint64_t lanes = 0;
@@ -180,18 +170,6 @@ uint64_t ResultOf(Collective kind, const LaneValues& lanes, uint64_t value, int 
       return lanes.LanesWith(value);
     case Collective::kMatchAll:
       return lanes.LanesWith(value) == lanes.mask ? lanes.mask : 0;
-    case Collective::kAdd:
-      return lanes.Combined([](uint64_t a, uint64_t b) { return a + b; });
-    case Collective::kMin:
-      return lanes.Combined([](int64_t a, int64_t b) { return std::min(a, b); });
-    case Collective::kMax:
-      return lanes.Combined([](int64_t a, int64_t b) { return std::max(a, b); });
-    case Collective::kAnd:
-      return lanes.Combined([](uint64_t a, uint64_t b) { return a & b; });
-    case Collective::kOr:
-      return lanes.Combined([](uint64_t a, uint64_t b) { return a | b; });
-    case Collective::kXor:
-      return lanes.Combined([](uint64_t a, uint64_t b) { return a ^ b; });
   }
   return 0;
 }

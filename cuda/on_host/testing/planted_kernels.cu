@@ -114,11 +114,11 @@ __global__ void NoBarrier(int* data, int) {
   data[blockIdx.x * kPlantedThreads + threadIdx.x] = values[kPlantedThreads - 1 - Thread()];
 }
 
-// Relies on lanes running in lockstep: a reduction does not order memory.
+// Relies on lanes running in lockstep: a vote does not order memory.
 __global__ void InStep(int* data, int) {
   __shared__ int values[kPlantedThreads];
   values[Thread()] = Thread();
-  const int lanes = __reduce_add_sync(kAll, 1);
+  const int lanes = __popc(__ballot_sync(kAll, 1));
   data[blockIdx.x * kPlantedThreads + threadIdx.x] = values[Thread() ^ 1] + lanes;
 }
 

@@ -24,10 +24,10 @@ struct Place {
 // ---- In a kernel. During a call, other threads of the grid may run. ----
 
 // The collective operations of a warp's lanes.
-enum class Collective { kSync, kShuffle, kBallot, kMatchAny, kMatchAll, kAdd, kMin, kMax, kAnd, kOr, kXor };
+enum class Collective { kSync, kShuffle, kBallot, kMatchAny, kMatchAll };
 
 // Each lane of `mask` passes a value and gets its result: for a shuffle, the value of lane `source` of the
-// warp; for kMatchAll, all lanes if the values are the same, else 0. kMin and kMax compare as int64_t.
+// warp; for kMatchAll, all lanes if the values are the same, else 0.
 uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int source, Place place);
 
 // What __syncthreads and its variants compute of one predicate of each thread of the block.

@@ -83,11 +83,6 @@ T ShuffleXor(unsigned mask, T value, int lane_mask, int width, Place place) {
   return ShuffleFrom(mask, value, source / width <= lane / width ? source : lane, place);
 }
 
-template <typename T>
-T WarpReduction(Collective kind, unsigned mask, T value, Place place) {
-  return static_cast<T>(WarpCollective(kind, mask, static_cast<uint64_t>(value), 0, place));
-}
-
 }  // namespace sok::on_host
 
 // The types that CUDA shuffles, and no others: a call with another type must not compile here either.
@@ -141,20 +136,5 @@ inline int __any_sync(unsigned mask, int predicate, SOK_CALLED_AT) {
 inline int __all_sync(unsigned mask, int predicate, SOK_CALLED_AT) {
   return __ballot_sync(mask, predicate, place) == mask;
 }
-
-#define SOK_REDUCTION(NAME, KIND, T)                                                        \
-  inline T NAME(unsigned mask, T value, SOK_CALLED_AT) {                                    \
-    return sok::on_host::WarpReduction(sok::on_host::Collective::KIND, mask, value, place); \
-  }
-SOK_REDUCTION(__reduce_add_sync, kAdd, unsigned)
-SOK_REDUCTION(__reduce_add_sync, kAdd, int)
-SOK_REDUCTION(__reduce_min_sync, kMin, unsigned)
-SOK_REDUCTION(__reduce_min_sync, kMin, int)
-SOK_REDUCTION(__reduce_max_sync, kMax, unsigned)
-SOK_REDUCTION(__reduce_max_sync, kMax, int)
-SOK_REDUCTION(__reduce_and_sync, kAnd, unsigned)
-SOK_REDUCTION(__reduce_or_sync, kOr, unsigned)
-SOK_REDUCTION(__reduce_xor_sync, kXor, unsigned)
-#undef SOK_REDUCTION
 
 #endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_WARP_H_
