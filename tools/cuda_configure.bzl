@@ -1,7 +1,7 @@
 """The CUDA toolkit, if there is one: in $CUDA_HOME, or the one of the `nvcc` on the path.
 
 SOK_CUDA=0 builds without it. With SOK_CUDA=1, a missing toolkit is an error; without SOK_CUDA, it is not.
-SOK_CUDA_ARCHS lists compute capabilities, "80,90" by default; PTX is added for the last one.
+SOK_CUDA_ARCHS lists compute capabilities, "90" by default; PTX is added for the last one.
 """
 
 _BUILD = """
@@ -81,7 +81,7 @@ def _cuda_configure_impl(ctx):
     if ctx.path(home + "/include/cccl").exists:  # where CUDA 13 keeps cub, thrust and libcu++
         includes.append("third_party/gpus/cuda/include/cccl")
     ctx.file("BUILD", _BUILD.format(includes = includes))
-    archs = ctx.os.environ.get("SOK_CUDA_ARCHS", "80,90").split(",")
+    archs = ctx.os.environ.get("SOK_CUDA_ARCHS", "90").split(",")
     ctx.file("cuda.bzl", _CONSTANTS % (home, archs, device))
 
 cuda_configure = repository_rule(

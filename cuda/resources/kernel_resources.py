@@ -10,7 +10,8 @@ REPORTS are the files of Bazel's output group `ptxas` (tools/cuda_library.bzl), 
     python cuda/resources/kernel_resources.py table bazel-bin/cuda
 
 EXPECTED has a section for each unit that nvcc compiles and a line for each kernel: its name, the threads of a
-block, and for each architecture the most registers per thread with which as many blocks fit as now. A unit is
+block, and for each architecture that it was written for, the most registers per thread with which as many
+blocks fit as then. On other architectures, kernels must only not spill. A unit is
 a .cu file, or all files of a target that are compiled as one, and then has the target's name
 (tools/cuda_kernels.bzl). Kernels of other libraries (CUB) are in the table only.
 """
@@ -38,7 +39,14 @@ class Multiprocessor:
     blocks: int = 32
 
 
-MULTIPROCESSORS = {"sm_80": Multiprocessor(164 * 1024), "sm_90": Multiprocessor(228 * 1024)}
+MULTIPROCESSORS = {
+    "sm_70": Multiprocessor(96 * 1024),
+    "sm_75": Multiprocessor(64 * 1024, warps=32, blocks=16),
+    "sm_80": Multiprocessor(164 * 1024),
+    "sm_86": Multiprocessor(100 * 1024, warps=48, blocks=16),
+    "sm_89": Multiprocessor(100 * 1024, warps=48, blocks=24),
+    "sm_90": Multiprocessor(228 * 1024),
+}
 # The shared memory of a block that the runtime reserves.
 RESERVED_SHARED_BYTES = 1024
 # Registers are allocated to a warp in units of this many.

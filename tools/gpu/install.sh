@@ -6,7 +6,7 @@
 #   PYTHON  the interpreter; `python3` if not given. Its packages must be writable, as in a virtual environment
 #
 # It needs a CUDA toolkit to build and, to use the GPU, a driver for the toolkit's version of CUDA. SOK_CUDA_ARCHS lists
-# the architectures (80,90).
+# the architectures: if it is not set, those of this machine's GPUs.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
@@ -32,6 +32,12 @@ read -r SOK_TENSORFLOW cuda <<< "$answer"
 check_tensorflow_version
 
 say "TensorFlow $SOK_TENSORFLOW of $python was built with CUDA $cuda."
+if [ -z "${SOK_CUDA_ARCHS:-}" ] && command -v nvidia-smi > /dev/null; then
+  # Of the form 8.6. A driver that does not answer leaves the default.
+  SOK_CUDA_ARCHS="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | tr -d . | grep -xE '[0-9]+' |
+    sort -nu | paste -sd, || true)"
+  [ -z "$SOK_CUDA_ARCHS" ] || export SOK_CUDA_ARCHS
+fi
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 # With SOK_CUDA=1 a missing toolkit is an error that says so.
