@@ -44,6 +44,13 @@ def test_without_the_engine_and_with_bags(tmp_path):
     assert [list(result.timings)[2:] for result in results] == [["sok", "tensorflow"]] * 3
 
 
+def test_row_types(tmp_path):
+    _, results = run_workload(tmp_path, "row_types", "--dim", "64", "--hotness", "1")
+    assert [result.question["what"] for result in results] == ["forward", "step"]
+    bytes_of = [int(name.split(", ")[-1].split()[0]) for name in results[0].timings]
+    assert bytes_of == [768, 516, 644, 388, 388, 264] and results[0].ours.startswith("float32")
+
+
 def test_parts(tmp_path):
     done, results = run_workload(tmp_path, "parts", "--part", "dedup,index,gather,update,cores")
     parts = [(result.question["part"], result.question.get("threads")) for result in results]

@@ -24,8 +24,16 @@ std::vector<float> HyperParameters(const std::string& optimizer) {
   if (optimizer == "sgd") return {0.001f};
   if (optimizer == "adagrad") return {0.001f, 0.1f, 0.0f};
   if (optimizer == "rowwise_adagrad") return {0.001f, 0.1f, 1e-7f};
+  if (optimizer == "rowwise_adam") return {0.001f, 0.9f, 0.999f, 1e-8f, 0.0f};
   if (optimizer == "lazy_adam" || optimizer == "adam") return {0.001f, 0.9f, 0.999f, 1e-8f};
   Fail("no hyper-parameters for optimizer " + optimizer);
+}
+
+FloatType TypeNamed(const std::string& name) {
+  for (const FloatType type : {FloatType::kFloat32, FloatType::kFloat16, FloatType::kBfloat16}) {
+    if (name == NameOf(type)) return type;
+  }
+  Fail("no type of numbers is called " + name);
 }
 
 class GroupBenchmark {
@@ -88,6 +96,7 @@ class GroupBenchmark {
       TableOptions options;
       options.name = "table_" + std::to_string(f);
       options.dim = flags_.dim;
+      options.record = {TypeNamed(flags_.row_type), TypeNamed(flags_.slot_type)};
       options.initializer = {InitializerKind::kUniform, -0.05f, 0.05f, static_cast<uint64_t>(f)};
       StatusOr<std::unique_ptr<Table>> table = Table::Create(executor_, options);
       Check(table.status());

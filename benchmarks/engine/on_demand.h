@@ -29,6 +29,8 @@ struct OnDemandFlags {
   int64_t batches = 1;
   int64_t threads = 1;
   std::string optimizer = "lazy_adam";
+  std::string row_type = "float32";  // of the tables' rows
+  std::string slot_type = "float32";
   bool pooled = false;  // --mean; false: --dense
   std::string ids;      // the file that either of them names
 };
@@ -57,8 +59,15 @@ inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
     const std::string value = argv[i + 1];
-    bool known = name == "--optimizer" || name == "--dense" || name == "--mean";
-    if (name == "--optimizer") flags.optimizer = value;
+    bool known = name == "--dense" || name == "--mean";
+    const std::pair<std::string, std::string*> texts[] = {{"--optimizer", &flags.optimizer},
+                                                          {"--row_type", &flags.row_type},
+                                                          {"--slot_type", &flags.slot_type}};
+    for (const auto& [text, to] : texts) {
+      if (name != text) continue;
+      *to = value;
+      known = true;
+    }
     if (name == "--dense" || name == "--mean") {
       flags.pooled = name == "--mean";
       flags.ids = value;

@@ -86,7 +86,7 @@ std::vector<std::string> RuleInfo::hyper_parameters() const {
 std::vector<SlotSpec> RuleInfo::Slots(int64_t dim, Span<const float> values) const {
   std::vector<SlotSpec> specs;
   for (const RuleSlot& slot : slots) {
-    specs.push_back(SlotSpec{slot.one_per_row ? 1 : dim, SlotFill(*this, slot, values)});
+    specs.push_back(SlotSpec{slot.one_per_row ? 1 : dim, SlotFill(*this, slot, values), slot.one_per_row});
   }
   return specs;
 }

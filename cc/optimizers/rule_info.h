@@ -13,10 +13,12 @@
 
 namespace sok {
 
-// One slot of an optimizer in a row's record: `width` floats, each `fill` until the row is trained.
+// One slot of an optimizer in a row's record: `width` floats, each `fill` until the row is trained. Slots of
+// one number a row are not those as wide as rows of one weight.
 struct SlotSpec {
   int64_t width;
   float fill;
+  bool one_per_row = false;
 };
 
 // The constants of a rule (see rule.h) as run-time values.

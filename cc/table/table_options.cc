@@ -192,6 +192,11 @@ void DescribePolicies(const TableOptions& options, std::ostream& text) {
     text << ", evicted by L2WeightEvict(" << options.eviction.l2_weight_threshold << ")";
   }
   if (options.placement != Placement()) text << ", placed as " << options.placement.Text();
+  const RecordFormat& record = options.record;
+  if (!record.is_float32()) {
+    text << ", rows in " << NameOf(record.weights) << ", slots in " << NameOf(record.slots) << ", rounded "
+         << (record.rounding == Rounding::kNearest ? "to nearest" : "stochastically");
+  }
   if (options.memory != RowMemory::kDevice) text << ", rows in memory of the " << NameOf(options.memory);
 }
 

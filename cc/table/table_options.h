@@ -8,6 +8,7 @@
 #include "cc/base/status.h"
 #include "cc/initializers/initializer.h"
 #include "cc/placement/placement.h"
+#include "cc/table/record_layout.h"
 
 namespace sok {
 
@@ -96,6 +97,9 @@ struct TableOptions {
   Admission admission = {};
   Eviction eviction = {};
 
+  // The types of rows and slots, and how steps round. RecordFormatOf adds the seed.
+  RecordFormat record = {};
+
   RowMemory memory = RowMemory::kDevice;  // no difference on the CPU, where both are host memory
 };
 
@@ -110,6 +114,13 @@ inline Initializer InitializerOf(const TableOptions& options) {
   Initializer initializer = options.initializer;
   if (initializer.kind == InitializerKind::kGiven) initializer.given = options.initial_rows.data();
   return initializer;
+}
+
+// The format of a table's records.
+inline RecordFormat RecordFormatOf(const TableOptions& options) {
+  RecordFormat format = options.record;
+  format.seed = Mix64(options.initializer.seed ^ Fingerprint64(options.name));
+  return format;
 }
 
 // Describes `options` in words, for errors, without the rank: ranks with the same table get the same text.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cc/base/status.h"
+#include "cc/table/table_errors.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/group/gpu_call.h"
 #include "cuda/group/gpu_scratch.h"
@@ -54,6 +55,11 @@ DeviceAllocator* GpuEngine::KeptMemoryOf(const EngineContext& context) {
 StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext& context,
                                                             TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
+  if (!options.record.is_float32()) {
+    return NamedError(options, Unimplemented("tables on a GPU keep rows and slots in float32, not rows in ",
+                                             NameOf(options.record.weights), " and slots in ",
+                                             NameOf(options.record.slots)));
+  }
   int64_t device_bytes = 0;
   SOK_RETURN_IF_ERROR(CheckDevice(options.name, &device_bytes));
   DeviceAllocator* const kept = KeptMemoryOf(context);

@@ -114,6 +114,25 @@ tf::Status MemoryFromAttr(tf::OpKernelConstruction* construction, RowMemory* mem
   return tf::Status();
 }
 
+FloatType FloatTypeOf(tf::DataType type) {
+  return type == tf::DT_HALF       ? FloatType::kFloat16
+         : type == tf::DT_BFLOAT16 ? FloatType::kBfloat16
+                                   : FloatType::kFloat32;
+}
+
+tf::Status RecordFromAttrs(tf::OpKernelConstruction* construction, RecordFormat* record) {
+  tf::DataType rows;
+  tf::DataType slots;
+  std::string rounding;
+  TF_RETURN_IF_ERROR(construction->GetAttr("row_dtype", &rows));
+  TF_RETURN_IF_ERROR(construction->GetAttr("slot_dtype", &slots));
+  TF_RETURN_IF_ERROR(construction->GetAttr("rounding", &rounding));
+  record->weights = FloatTypeOf(rows);
+  record->slots = FloatTypeOf(slots);
+  record->rounding = rounding == "nearest" ? Rounding::kNearest : Rounding::kStochastic;
+  return tf::Status();
+}
+
 // The engine that the op's attribute names, or if it is empty the engine of the op's device. InvalidArgument
 // if it is that of another kind of device: it could not read the memory of the op's tensors.
 tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::string* name) {
@@ -140,6 +159,7 @@ struct TableAttributes {
     TF_RETURN_IF_ERROR(construction->GetAttr("placement", &placement));
     TF_RETURN_IF_ERROR(PoliciesFromAttrs(construction, &options));
     TF_RETURN_IF_ERROR(MemoryFromAttr(construction, &options.memory));
+    TF_RETURN_IF_ERROR(RecordFromAttrs(construction, &options.record));
     TF_RETURN_IF_ERROR(EngineNameFromAttr(construction, &engine));
     options.key_dtype = tf::DataTypeString(key_dtype);
     return tf::Status();

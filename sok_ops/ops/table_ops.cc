@@ -61,6 +61,9 @@ REGISTER_OP("SokTable")
       .Attr("l2_weight_threshold: float = 0.0")                        \
       .Attr("placement: string = 'by_key'")                            \
       .Attr("memory: {'device', 'host'} = 'device'")                   \
+      .Attr("row_dtype: {float, half, bfloat16} = DT_FLOAT")           \
+      .Attr("slot_dtype: {float, bfloat16} = DT_FLOAT")                \
+      .Attr("rounding: {'stochastic', 'nearest'} = 'stochastic'")      \
       .Attr("engine: string = ''")
 
 REGISTER_OP("SokInitializeTable")
@@ -89,6 +92,8 @@ rank, ranks: this process among those that hold the rows; ranks = 0: as the sess
 on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.
 memory: where a device's engine keeps rows and slots.
+row_dtype, slot_dtype: in which rows and slots are kept; lookups and updates compute in float32.
+rounding: how updates round to 16 bits.
 engine: the engine that makes the table, but not that of another kind of device; empty: that of the op's device.)");
 
 REGISTER_OP("SokDescribeTable")

@@ -101,8 +101,8 @@ Status CpuEngine::RoutedWeightGradients(const EngineContext& context, const Rout
     for (int l = 0; l < static_cast<int>(weight_grads.size()); ++l) {
       if (weight_grads[l] == nullptr) continue;
       const LookupBags& lookup = plan.group.lookups[l];
-      LookupWeightGradients(context.executor, plan.group, l, rows[lookup.table], plan.dims[lookup.table],
-                            gradients[l], {weight_grads[l], lookup.given});
+      LookupWeightGradients(context.executor, plan.group, l, rows[lookup.table].rows(),
+                            plan.dims[lookup.table], gradients[l], {weight_grads[l], lookup.given});
     }
     return OkStatus();
   });

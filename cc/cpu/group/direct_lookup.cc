@@ -101,9 +101,11 @@ class DirectReader {
       gave_up_.store(true, std::memory_order_relaxed);
       return OkStatus();
     }
-    const std::vector<const float*>& rows = block->pointers.rows;
+    const RowsInPlace rows = block->pointers.rows();
     const int64_t asked = std::min<int64_t>(rows.size(), PrefetchDistance(dim_));
-    for (int64_t i = 0; i < asked; ++i) PrefetchFloats(rows[i], dim_);
+    rows.Visit([&](auto /*elements*/, auto pointers) {
+      for (int64_t i = 0; i < asked; ++i) PrefetchRow(pointers[i], dim_);
+    });
     return OkStatus();
   }
 
@@ -119,11 +121,11 @@ class DirectReader {
   void Write(const IdBlock& block) const {
     float* const out = output_.data + block.first * output_.stride;
     if (lookup_.pooled) {
-      PoolRows(block.pointers.rows,
+      PoolRows(block.pointers.rows(),
                Span<const int64_t>(lookup_.offsets).subspan(block.first, block.last - block.first + 1),
                lookup_.combiner, dim_, out, output_.stride);
     } else {
-      CopyRows(block.pointers.rows, dim_, out, output_.stride, stores_);
+      CopyRows(block.pointers.rows(), dim_, out, output_.stride, stores_);
     }
   }
 

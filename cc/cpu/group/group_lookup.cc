@@ -48,7 +48,8 @@ class GroupReader {
     pointers->Fill(*table, part.unique, part.rows_to_read());
     return ForEachPart(executor, lookups_of_[t].size(), [&](Executor& inner, int64_t i) {
       const int64_t l = lookups_of_[t][i];
-      WriteOutput(inner, plan_.lookups[l], part, pointers->rows, table->options().dim, outputs_[l], stores_);
+      WriteOutput(inner, plan_.lookups[l], part, pointers->rows(), table->options().dim, outputs_[l],
+                  stores_);
       return OkStatus();
     });
   }
@@ -142,7 +143,7 @@ Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, 
   }
   RowPointers pointers;
   pointers.Fill(*table, part.unique, part.rows_to_read());
-  LookupWeightGradients(executor, plan, l, pointers.rows, table->options().dim, gradient, weight_grads);
+  LookupWeightGradients(executor, plan, l, pointers.rows(), table->options().dim, gradient, weight_grads);
   return OkStatus();
 }
 

@@ -91,34 +91,69 @@ void RowPointers::Fill(const Table& table, Span<const int64_t> ids, Span<const i
   if (absent > 0) MakeInitialRows(table, ids, absent);
 }
 
-int64_t RowPointers::PointToRows(const Table& table, Span<const int64_t> numbers) {
-  rows.resize(numbers.size());
+namespace {
+
+// Points to the rows of `numbers`; null for those that are absent, whose number is returned.
+template <typename Element>
+int64_t PointTo(const Table& table, Span<const int64_t> numbers, std::vector<const Element*>* rows) {
+  rows->resize(numbers.size());
   int64_t absent = 0;
   for (int64_t i = 0; i < numbers.size(); ++i) {
     const bool is_absent = numbers[i] == Table::kAbsent;
     absent += is_absent ? 1 : 0;
     // RowOf returns row numbers unchanged.
-    rows[i] = is_absent ? nullptr : table.weights(RowOf(numbers[i]));
+    (*rows)[i] = is_absent ? nullptr : reinterpret_cast<const Element*>(table.record(RowOf(numbers[i])));
   }
   return absent;
+}
+
+// Points the null ones of `rows` to rows of `dim` elements in `initial`: to one for all, or to those that
+// make(i, row) writes.
+template <typename Element, typename Make>
+void PointToInitialRows(int64_t dim, bool one_for_all, const Make& make, std::vector<Element>* initial,
+                        std::vector<const Element*>* rows) {
+  Element* next = initial->data();
+  for (size_t i = 0; i < rows->size(); ++i) {
+    if ((*rows)[i] != nullptr) continue;
+    (*rows)[i] = next;
+    if (one_for_all) continue;
+    make(i, next);
+    next += dim;
+  }
+}
+
+}  // namespace
+
+int64_t RowPointers::PointToRows(const Table& table, Span<const int64_t> numbers) {
+  list_.type = table.options().record.weights;
+  return list_.type == FloatType::kFloat32 ? PointTo(table, numbers, &list_.floats)
+                                           : PointTo(table, numbers, &list_.halves);
 }
 
 void RowPointers::MakeInitialRows(const Table& table, Span<const int64_t> ids, int64_t absent) {
   const int64_t dim = table.options().dim;
   const bool is_default = table.options().admission.filters();
-  if (is_default) {
-    initial.assign(dim, table.options().admission.default_value);  // one row serves all ids
-  } else {
-    initial.resize(absent * dim);
+  const int64_t rows = is_default ? 1 : absent;
+  if (list_.type == FloatType::kFloat32) {
+    initial_.resize(rows * dim);
+    if (is_default) std::fill_n(initial_.begin(), dim, table.options().admission.default_value);
+    return PointToInitialRows(
+        dim, is_default, [&](size_t i, float* row) { table.InitialRow(ids[i], Span<float>(row, dim)); },
+        &initial_, &list_.floats);
   }
-  float* next = initial.data();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] != nullptr) continue;
-    rows[i] = next;
-    if (is_default) continue;
-    table.InitialRow(ids[i], Span<float>(next, dim));
-    next += dim;
-  }
+  initial_.assign(dim, table.options().admission.default_value);
+  initial_halves_.resize(rows * dim);
+  const auto write = [&](uint16_t* row) {
+    table.layout().WriteWeights(initial_.data(), reinterpret_cast<char*>(row));
+  };
+  if (is_default) write(initial_halves_.data());
+  PointToInitialRows(
+      dim, is_default,
+      [&](size_t i, uint16_t* row) {
+        table.InitialRow(ids[i], Span<float>(initial_.data(), dim));
+        write(row);
+      },
+      &initial_halves_, &list_.halves);
 }
 
 namespace {
@@ -134,8 +169,8 @@ bool IsScaled(const LookupBags& lookup) {
 
 }  // namespace
 
-void WriteOutput(Executor& executor, const LookupBags& lookup, const TablePart& part,
-                 Span<const float* const> rows, int64_t dim, const OutputRows& output, OutputStores stores) {
+void WriteOutput(Executor& executor, const LookupBags& lookup, const TablePart& part, const RowsInPlace& rows,
+                 int64_t dim, const OutputRows& output, OutputStores stores) {
   const Span<const int32_t> inverse = InverseOf(part, lookup);
   if (lookup.pooled) {
     PoolForward(executor, rows, inverse, lookup.offsets, lookup.weights, lookup.combiner, dim, output.data,
@@ -175,7 +210,7 @@ void GradientsOfOccurrences(const LookupPlan& plan, int t, Span<const GradientRo
   }
 }
 
-void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, Span<const float* const> rows,
+void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, const RowsInPlace& rows,
                            int64_t dim, const GradientRows& gradient, Span<float> weight_grads) {
   const LookupBags& lookup = plan.lookups[l];
   if (weight_grads.size() > lookup.count) std::fill(weight_grads.begin(), weight_grads.end(), 0.0f);

@@ -23,11 +23,11 @@ namespace sok {
 Status ResolveRows(Executor& executor, Table* table, bool training, Span<const int32_t> occurrences,
                    TablePart* part);
 
-// Pointers to the weights of some ids. Those of ids without a row point into `initial`, which holds their
-// initial values or, if the table's admission filters ids, one row of its default value.
-struct RowPointers {
-  std::vector<const float*> rows;
-  std::vector<float> initial;
+// Pointers to the weights of some ids. Those of ids without a row point to their initial values or, if the
+// table's admission filters ids, to one row of its default value.
+class RowPointers {
+ public:
+  RowsInPlace rows() const { return list_.rows(); }
 
   // `numbers` are the row numbers of `ids`, or references to the rows.
   void Fill(const Table& table, Span<const int64_t> ids, Span<const int64_t> numbers);
@@ -36,6 +36,11 @@ struct RowPointers {
   // number and leaves their pointers null until MakeInitialRows.
   int64_t PointToRows(const Table& table, Span<const int64_t> numbers);
   void MakeInitialRows(const Table& table, Span<const int64_t> ids, int64_t absent);
+
+ private:
+  RowPointerList list_;
+  std::vector<float> initial_;  // rows without a number; one row of scratch memory for those in 16 bits
+  std::vector<uint16_t> initial_halves_;
 };
 
 // Holds the mutexes of several tables, each once, locked in order of address, so that holders of overlapping
@@ -59,10 +64,9 @@ class TableLocks {
   std::vector<Table*> tables_;
 };
 
-// Writes a lookup's output. `rows` are those of the distinct ids of `part`, `dim` floats each.
-void WriteOutput(Executor& executor, const LookupBags& lookup, const TablePart& part,
-                 Span<const float* const> rows, int64_t dim, const OutputRows& output,
-                 OutputStores stores = OutputStores::kCached);
+// Writes a lookup's output. `rows` are those of the distinct ids of `part`, `dim` elements each.
+void WriteOutput(Executor& executor, const LookupBags& lookup, const TablePart& part, const RowsInPlace& rows,
+                 int64_t dim, const OutputRows& output, OutputStores stores = OutputStores::kCached);
 
 // The gradient of each occurrence of table `t`'s ids: scales[i] * *rows[i], or *rows[i] if scales is empty.
 struct OccurrenceGradients {
@@ -74,7 +78,7 @@ void GradientsOfOccurrences(const LookupPlan& plan, int t, Span<const GradientRo
 
 // The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[given], zeros for
 // ids that are in no bag. `rows` are what the forward pass read for the distinct ids of the lookup's table.
-void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, Span<const float* const> rows,
+void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, const RowsInPlace& rows,
                            int64_t dim, const GradientRows& gradient, Span<float> weight_grads);
 
 }  // namespace sok

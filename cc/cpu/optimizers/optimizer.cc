@@ -153,6 +153,7 @@ class TouchedRowsOptimizer final : public Optimizer {
   Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                const RowGradients& gradients, RowStore* store) override {
     SOK_RETURN_IF_ERROR(CheckHyper(hyper));
+    store->BeginStep(steps());
     const int64_t dim = store->dim();
     WithStep<Rule>(hyper.data(), [&](const auto& step) {
       ForEachRow(

@@ -1,6 +1,8 @@
 #include "cc/cpu/pooling/pool.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "cc/base/prefetch.h"
 #include "cc/base/vectorize.h"
@@ -12,30 +14,40 @@ namespace sok {
 namespace {
 
 // Finds the row of occurrence i: through its distinct id, or in a list with one pointer for each occurrence.
+template <typename E>
 struct RowsOfDistinctIds {
-  const float* const* rows;
+  using Elements = E;
+  const typename E::Stored* const* rows;
   const int32_t* inverse;
-  const float* operator[](int64_t i) const { return rows[inverse[i]]; }
+  const typename E::Stored* operator[](int64_t i) const { return rows[inverse[i]]; }
 };
+template <typename E>
 struct RowsInOrder {
-  const float* const* rows;
+  using Elements = E;
+  const typename E::Stored* const* rows;
   int64_t first;  // the occurrence of rows[0]
-  const float* operator[](int64_t i) const { return rows[i - first]; }
+  const typename E::Stored* operator[](int64_t i) const { return rows[i - first]; }
 };
 
 // The rows of consecutive occurrences [begin, end), each prefetched several occurrences before its use.
 template <typename Rows>
 class OccurrenceRows {
  public:
+  using Elements = typename Rows::Elements;
+  using Stored = typename Elements::Stored;
+
   OccurrenceRows(Rows rows, int64_t dim, int64_t begin, int64_t end)
-      : rows_(rows), dim_(dim), end_(end), distance_(PrefetchDistance(dim)) {
+      : rows_(rows),
+        dim_(dim),
+        end_(end),
+        distance_(PrefetchDistance(dim * static_cast<int64_t>(sizeof(Stored)) / 4)) {
     const int64_t warm = std::min(end, begin + distance_);
-    for (int64_t i = begin; i < warm; ++i) PrefetchFloats(rows_[i], dim_);
+    for (int64_t i = begin; i < warm; ++i) PrefetchRow(rows_[i], dim_);
   }
 
   // The row of occurrence i; call in increasing order of i.
-  const float* At(int64_t i) const {
-    if (i + distance_ < end_) PrefetchFloats(rows_[i + distance_], dim_);
+  const Stored* At(int64_t i) const {
+    if (i + distance_ < end_) PrefetchRow(rows_[i + distance_], dim_);
     return rows_[i];
   }
 
@@ -49,13 +61,14 @@ class OccurrenceRows {
 // The sum of occurrences [begin, end), at least one, into `out`.
 template <typename Rows, typename Dim>
 void SumBag(const OccurrenceRows<Rows>& rows, int64_t begin, int64_t end, Dim dim, float* out) {
+  using E = typename Rows::Elements;
   const int64_t first_eight = begin + RowsBeforeEights(end - begin);
-  Copy(rows.At(begin), dim, out);
-  for (int64_t i = begin + 1; i < first_eight; ++i) Add(rows.At(i), dim, out);
+  Copy<E>(rows.At(begin), dim, out);
+  for (int64_t i = begin + 1; i < first_eight; ++i) Add<E>(rows.At(i), dim, out);
   for (int64_t i = first_eight; i < end; i += 8) {
-    const float* eight[8];
+    const typename E::Stored* eight[8];
     for (int64_t k = 0; k < 8; ++k) eight[k] = rows.At(i + k);
-    AddEight(eight, dim, out);
+    AddEight<E>(eight, dim, out);
   }
 }
 
@@ -63,8 +76,9 @@ void SumBag(const OccurrenceRows<Rows>& rows, int64_t begin, int64_t end, Dim di
 template <typename Rows, typename Dim>
 void SumWeightedBag(const OccurrenceRows<Rows>& rows, Span<const float> weights, int64_t begin, int64_t end,
                     Dim dim, float* out) {
-  CopyScaled(rows.At(begin), weights[begin], dim, out);
-  for (int64_t i = begin + 1; i < end; ++i) AddScaled(rows.At(i), weights[i], dim, out);
+  using E = typename Rows::Elements;
+  CopyScaled<E>(rows.At(begin), weights[begin], dim, out);
+  for (int64_t i = begin + 1; i < end; ++i) AddScaled<E>(rows.At(i), weights[i], dim, out);
 }
 
 // The row of the output for the bag of occurrences [begin, end).
@@ -99,53 +113,76 @@ void PoolBags(Rows rows, Span<const int64_t> offsets, Span<const float> weights,
 template <typename Rows>
 void GatherRange(Rows rows, int64_t dim, int64_t begin, int64_t end, float* out, int64_t out_stride,
                  OutputStores stores) {
+  using E = typename Rows::Elements;
   // Streaming does not pay for cache lines that are only partly written.
   const bool streamed =
       stores == OutputStores::kStreamed && IsWholeLines(out, dim) && IsWholeLines(out, out_stride);
   WithColumns(dim, [&](auto columns) {
     const OccurrenceRows<Rows> range_rows(rows, columns, begin, end);
-    if (streamed) {
-      for (int64_t i = begin; i < end; ++i) Stream(range_rows.At(i), columns, out + i * out_stride);
-      FinishStreaming();
-    } else {
-      for (int64_t i = begin; i < end; ++i) Copy(range_rows.At(i), columns, out + i * out_stride);
+    if constexpr (std::is_same_v<E, Float32Elements>) {
+      if (streamed) {
+        for (int64_t i = begin; i < end; ++i) Stream(range_rows.At(i), columns, out + i * out_stride);
+        return FinishStreaming();
+      }
     }
+    for (int64_t i = begin; i < end; ++i) Copy<E>(range_rows.At(i), columns, out + i * out_stride);
   });
 }
 
 }  // namespace
 
-void PoolForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
+void PoolForward(Executor& executor, const RowsInPlace& rows, Span<const int32_t> inverse,
                  Span<const int64_t> offsets, Span<const float> weights, Combiner combiner, int64_t dim,
                  float* out, int64_t out_stride) {
-  ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
-    PoolBags(RowsOfDistinctIds{rows.data(), inverse.data()}, offsets, weights, combiner, dim, first, last,
-             out, out_stride);
-  });
-}
-
-void GatherForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
-                   int64_t dim, float* out, int64_t out_stride, OutputStores stores) {
-  executor.ParallelFor(inverse.size(), RowCost(dim), [&](int64_t begin, int64_t end) {
-    RunVectorized([&] {
-      GatherRange(RowsOfDistinctIds{rows.data(), inverse.data()}, dim, begin, end, out, out_stride, stores);
+  rows.Visit([&](auto elements, auto pointers) {
+    const RowsOfDistinctIds<decltype(elements)> of_ids{pointers, inverse.data()};
+    ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
+      PoolBags(of_ids, offsets, weights, combiner, dim, first, last, out, out_stride);
     });
   });
 }
 
-void PoolRows(Span<const float* const> rows, Span<const int64_t> offsets, Combiner combiner, int64_t dim,
-              float* out, int64_t out_stride) {
-  if (NumBags(offsets) == 0) return;
-  RunVectorized([&] {
-    PoolBags(RowsInOrder{rows.data(), offsets[0]}, offsets, {}, combiner, dim, 0, NumBags(offsets), out,
-             out_stride);
+void GatherForward(Executor& executor, const RowsInPlace& rows, Span<const int32_t> inverse, int64_t dim,
+                   float* out, int64_t out_stride, OutputStores stores) {
+  rows.Visit([&](auto elements, auto pointers) {
+    const RowsOfDistinctIds<decltype(elements)> of_ids{pointers, inverse.data()};
+    executor.ParallelFor(inverse.size(), RowCost(dim), [&](int64_t begin, int64_t end) {
+      RunVectorized([&] { GatherRange(of_ids, dim, begin, end, out, out_stride, stores); });
+    });
   });
 }
 
-void CopyRows(Span<const float* const> rows, int64_t dim, float* out, int64_t out_stride,
-              OutputStores stores) {
-  RunVectorized(
-      [&] { GatherRange(RowsInOrder{rows.data(), 0}, dim, 0, rows.size(), out, out_stride, stores); });
+void GatherAsStored(Executor& executor, const RowsInPlace& rows, Span<const int32_t> inverse, int64_t dim,
+                    float* out) {
+  if (rows.type() == FloatType::kFloat32) return GatherForward(executor, rows, inverse, dim, out, dim);
+  rows.Visit([&](auto elements, auto pointers) {
+    using Stored = typename decltype(elements)::Stored;
+    auto* const to = reinterpret_cast<Stored*>(out);
+    executor.ParallelFor(inverse.size(), RowCost(dim), [&](int64_t begin, int64_t end) {
+      const OccurrenceRows rows_of(RowsOfDistinctIds<decltype(elements)>{pointers, inverse.data()}, dim,
+                                   begin, end);
+      for (int64_t i = begin; i < end; ++i) std::memcpy(to + i * dim, rows_of.At(i), dim * sizeof(Stored));
+    });
+    // The last half of a float, which nobody reads.
+    if (inverse.size() * dim % 2 != 0) to[inverse.size() * dim] = 0;
+  });
+}
+
+void PoolRows(const RowsInPlace& rows, Span<const int64_t> offsets, Combiner combiner, int64_t dim,
+              float* out, int64_t out_stride) {
+  if (NumBags(offsets) == 0) return;
+  rows.Visit([&](auto elements, auto pointers) {
+    const RowsInOrder<decltype(elements)> in_order{pointers, offsets[0]};
+    RunVectorized(
+        [&] { PoolBags(in_order, offsets, {}, combiner, dim, 0, NumBags(offsets), out, out_stride); });
+  });
+}
+
+void CopyRows(const RowsInPlace& rows, int64_t dim, float* out, int64_t out_stride, OutputStores stores) {
+  rows.Visit([&](auto elements, auto pointers) {
+    const RowsInOrder<decltype(elements)> in_order{pointers, 0};
+    RunVectorized([&] { GatherRange(in_order, dim, 0, rows.size(), out, out_stride, stores); });
+  });
 }
 
 }  // namespace sok

@@ -5,15 +5,17 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
+#include "cc/cpu/pooling/rows_in_place.h"
 #include "cc/lookup/lookup_input.h"
 
 namespace sok {
 
 // The forward pass of one lookup: from rows in place to its output.
 //
-// `rows` points to the rows of the distinct ids, `dim` floats each, anywhere in memory; occurrence i of the
-// lookup reads rows[inverse[i]]. Outputs must not overlap rows. The caller has checked the arguments: inverse
-// within rows, offsets not decreasing. Results are the same bits for every executor.
+// `rows` points to the rows of the distinct ids, `dim` elements each, anywhere in memory; occurrence i of the
+// lookup reads rows[inverse[i]]. Sums are in float32, whatever the type of the elements. Outputs must not
+// overlap rows. The caller has checked the arguments: inverse within rows, offsets not decreasing. Results
+// are the same bits for every executor.
 
 // Pools bags of occurrences: bag b holds occurrences [offsets[b], offsets[b + 1]), and row b of the output,
 // at out + b * out_stride, becomes
@@ -26,7 +28,7 @@ namespace sok {
 // multiple of eight remains) are added first, then the sum of each following eight; for up to nine rows the
 // sum is multiplied by 1 / divisor, for more it is divided. TensorFlow adds 16 or more weighted rows in an
 // order that depends on the machine.
-void PoolForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
+void PoolForward(Executor& executor, const RowsInPlace& rows, Span<const int32_t> inverse,
                  Span<const int64_t> offsets, Span<const float> weights, Combiner combiner, int64_t dim,
                  float* out, int64_t out_stride);
 
@@ -35,15 +37,19 @@ void PoolForward(Executor& executor, Span<const float* const> rows, Span<const i
 enum class OutputStores { kCached, kStreamed };
 
 // Copies rows without pooling: rows[inverse[i]] to out + i * out_stride, for every occurrence i.
-void GatherForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
-                   int64_t dim, float* out, int64_t out_stride, OutputStores stores = OutputStores::kCached);
+void GatherForward(Executor& executor, const RowsInPlace& rows, Span<const int32_t> inverse, int64_t dim,
+                   float* out, int64_t out_stride, OutputStores stores = OutputStores::kCached);
 
-// The same on the calling thread, with one pointer for each occurrence. PoolRows: unweighted bags; occurrence
-// i reads rows[i - offsets[0]], and the first bag is written to `out`. CopyRows: rows[i] to out + i *
-// out_stride.
-void PoolRows(Span<const float* const> rows, Span<const int64_t> offsets, Combiner combiner, int64_t dim,
+// The same rows, as they are stored and without gaps, to `out`, which holds them in units of a float.
+void GatherAsStored(Executor& executor, const RowsInPlace& rows, Span<const int32_t> inverse, int64_t dim,
+                    float* out);
+
+// GatherForward and PoolForward on the calling thread, with one pointer for each occurrence. PoolRows:
+// unweighted bags; occurrence i reads rows[i - offsets[0]], and the first bag is written to `out`. CopyRows:
+// rows[i] to out + i * out_stride.
+void PoolRows(const RowsInPlace& rows, Span<const int64_t> offsets, Combiner combiner, int64_t dim,
               float* out, int64_t out_stride);
-void CopyRows(Span<const float* const> rows, int64_t dim, float* out, int64_t out_stride,
+void CopyRows(const RowsInPlace& rows, int64_t dim, float* out, int64_t out_stride,
               OutputStores stores = OutputStores::kCached);
 
 }  // namespace sok

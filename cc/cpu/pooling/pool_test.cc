@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "cc/base/executor.h"
@@ -59,6 +60,44 @@ TEST(PoolForward, SkewedLookupIsTheSameForAnyNumberOfThreads) {
       for (int threads = 1; threads <= 4; ++threads) {
         ThreadPool pool(threads, /*min_block_ns=*/0);
         EXPECT_EQ(Pool(pool, lookup, weights, combiner), expected) << threads;
+      }
+    }
+  }
+}
+
+TEST(RowsIn16Bits, ArePooledAndGatheredAsTheNumbersThatTheyStandFor) {
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBfloat16}) {
+    for (int64_t dim : kAllDims) {
+      RandomLookupOptions options;
+      options.dim = dim;
+      options.longest_bag = 35;
+      const NarrowLookup lookup(MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim)), type);
+      const RandomLookup& decoded = lookup.decoded;
+      for (const VectorLevel level : VectorLevels()) {
+        const WithVectorLevel with_level(level);
+        ThreadPool pool(1 + dim % 4, /*min_block_ns=*/0);
+        for (Combiner combiner : kAllCombiners) {
+          for (const std::vector<float>& weights : {decoded.weights, std::vector<float>()}) {
+            std::vector<float> out(static_cast<size_t>(decoded.bags() * dim), -1.0f);
+            PoolForward(pool, lookup.rows(), decoded.inverse, decoded.offsets, weights, combiner, dim,
+                        out.data(), dim);
+            ASSERT_EQ(out, Expected(decoded, weights, combiner)) << NameOf(type) << ", dim " << dim;
+          }
+        }
+        const std::vector<float> gathered = GatherReference(decoded.rows, decoded.inverse, dim);
+        for (const OutputStores stores : {OutputStores::kCached, OutputStores::kStreamed}) {
+          std::vector<float> out(gathered.size());
+          GatherForward(pool, lookup.rows(), decoded.inverse, dim, out.data(), dim, stores);
+          ASSERT_EQ(out, gathered) << dim;
+        }
+        std::vector<uint16_t> copied(gathered.size() + 2);
+        std::vector<float> as_stored((gathered.size() + 1) / 2);
+        GatherAsStored(pool, lookup.rows(), decoded.inverse, dim, as_stored.data());
+        std::memcpy(copied.data(), as_stored.data(), gathered.size() * sizeof(uint16_t));
+        for (size_t i = 0; i < gathered.size(); ++i) {
+          const float value = type == FloatType::kFloat16 ? FromFloat16(copied[i]) : FromBfloat16(copied[i]);
+          ASSERT_EQ(value, gathered[i]) << i;
+        }
       }
     }
   }

@@ -165,19 +165,22 @@ void FinishBag(Combiner combiner, Span<const float> weights, int64_t begin, int6
 
 }  // namespace
 
-void WeightGradients(Executor& executor, Combiner combiner, Span<const float* const> rows,
+void WeightGradients(Executor& executor, Combiner combiner, const RowsInPlace& rows,
                      Span<const int32_t> inverse, Span<const int64_t> offsets, Span<const float> weights,
                      const float* grad, int64_t grad_stride, int64_t dim, Span<float> out) {
-  ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
-    const int64_t distance = PrefetchDistance(dim);
-    for (int64_t bag = first; bag < last; ++bag) {
-      const float* bag_grad = grad + bag * grad_stride;
-      for (int64_t i = offsets[bag]; i < offsets[bag + 1]; ++i) {
-        if (i + distance < inverse.size()) PrefetchFloats(rows[inverse[i + distance]], dim);
-        out[i] = Dot(bag_grad, rows[inverse[i]], dim);
+  rows.Visit([&](auto elements, auto pointers) {
+    using E = decltype(elements);
+    ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
+      const int64_t distance = PrefetchDistance(dim);
+      for (int64_t bag = first; bag < last; ++bag) {
+        const float* bag_grad = grad + bag * grad_stride;
+        for (int64_t i = offsets[bag]; i < offsets[bag + 1]; ++i) {
+          if (i + distance < inverse.size()) PrefetchRow(pointers[inverse[i + distance]], dim);
+          out[i] = Dot<E>(bag_grad, pointers[inverse[i]], dim);
+        }
+        FinishBag(combiner, weights, offsets[bag], offsets[bag + 1], out);
       }
-      FinishBag(combiner, weights, offsets[bag], offsets[bag + 1], out);
-    }
+    });
   });
 }
 

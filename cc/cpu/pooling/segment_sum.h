@@ -6,6 +6,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
+#include "cc/cpu/pooling/rows_in_place.h"
 #include "cc/lookup/divisor.h"
 #include "cc/lookup/lookup_input.h"
 
@@ -58,7 +59,7 @@ void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float>
 //   kMean   g . (r_i - sum_k weights[k] r_k / D) / D
 //   kSqrtN  g . (r_i - weights[i] sum_k weights[k] r_k / D^2) / D
 // and 0 if D is zero. `rows` must hold what PoolForward read.
-void WeightGradients(Executor& executor, Combiner combiner, Span<const float* const> rows,
+void WeightGradients(Executor& executor, Combiner combiner, const RowsInPlace& rows,
                      Span<const int32_t> inverse, Span<const int64_t> offsets, Span<const float> weights,
                      const float* grad, int64_t grad_stride, int64_t dim, Span<float> out);
 

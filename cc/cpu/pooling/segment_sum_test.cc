@@ -160,6 +160,27 @@ TEST(WeightGradients, AgreeWithTheQuotientRule) {
   }
 }
 
+TEST(WeightGradients, OfRowsIn16BitsAreThoseOfTheNumbersThatTheyStandFor) {
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBfloat16}) {
+    for (int64_t dim : kAllDims) {
+      const NarrowLookup narrow(MakePositiveLookup(dim, /*seed=*/static_cast<uint64_t>(dim)), type);
+      const RandomLookup& lookup = narrow.decoded;
+      std::mt19937_64 random(7);
+      const std::vector<float> grad = RandomFloats(lookup.bags() * dim, &random);
+      ThreadPool pool(2, /*min_block_ns=*/0);
+      std::vector<float> out(lookup.inverse.size());
+      std::vector<float> expected(lookup.inverse.size());
+      for (Combiner combiner : kAllCombiners) {
+        WeightGradients(pool, combiner, narrow.rows(), lookup.inverse, lookup.offsets, lookup.weights,
+                        grad.data(), dim, dim, Span<float>(out));
+        WeightGradients(pool, combiner, lookup.rows, lookup.inverse, lookup.offsets, lookup.weights,
+                        grad.data(), dim, dim, Span<float>(expected));
+        EXPECT_EQ(out, expected) << NameOf(type) << ", dim " << dim;
+      }
+    }
+  }
+}
+
 TEST(WeightGradients, ZeroDivisorGivesZero) {
   InlineExecutor executor;
   RandomLookup lookup = MakeRandomLookup({}, /*seed=*/3);

@@ -5,44 +5,75 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "cc/base/float_types.h"
 #include "cc/lookup/divisor.h"
 
 namespace sok {
+
+// How the elements of a row are stored. Loops over rows in 16 bits compute in float32.
+struct Float32Elements {
+  using Stored = float;
+  static float Load(float value) { return value; }
+};
+struct Float16Elements {
+  using Stored = uint16_t;
+  static float Load(uint16_t value) { return FromFloat16(value); }
+};
+struct Bfloat16Elements {
+  using Stored = uint16_t;
+  static float Load(uint16_t value) { return FromBfloat16(value); }
+};
+
+// A row of E's elements: a type that a template does not deduce from an argument, so that rows of floats need
+// no template arguments.
+template <typename E>
+using RowOfElements = const typename E::Stored* __restrict;
 
 inline void SetZero(int64_t dim, float* out) {
   std::memset(out, 0, static_cast<size_t>(dim) * sizeof(float));
 }
 
-inline void Copy(const float* in, int64_t dim, float* out) {
-  std::memcpy(out, in, static_cast<size_t>(dim) * sizeof(float));
-}
-
-inline void Add(const float* __restrict in, int64_t dim, float* __restrict out) {
-  for (int64_t c = 0; c < dim; ++c) out[c] += in[c];
-}
-
-// out += the sum of eight rows, computed first.
-inline void AddEight(const float* const* rows, int64_t dim, float* __restrict out) {
-  const float* __restrict r0 = rows[0];
-  const float* __restrict r1 = rows[1];
-  const float* __restrict r2 = rows[2];
-  const float* __restrict r3 = rows[3];
-  const float* __restrict r4 = rows[4];
-  const float* __restrict r5 = rows[5];
-  const float* __restrict r6 = rows[6];
-  const float* __restrict r7 = rows[7];
-  for (int64_t c = 0; c < dim; ++c) {
-    out[c] += r0[c] + r1[c] + r2[c] + r3[c] + r4[c] + r5[c] + r6[c] + r7[c];
+template <typename E = Float32Elements>
+inline void Copy(RowOfElements<E> in, int64_t dim, float* __restrict out) {
+  if constexpr (std::is_same_v<E, Float32Elements>) {
+    std::memcpy(out, in, static_cast<size_t>(dim) * sizeof(float));
+  } else {
+    for (int64_t c = 0; c < dim; ++c) out[c] = E::Load(in[c]);
   }
 }
 
-inline void CopyScaled(const float* __restrict in, float scale, int64_t dim, float* __restrict out) {
-  for (int64_t c = 0; c < dim; ++c) out[c] = scale * in[c];
+template <typename E = Float32Elements>
+inline void Add(RowOfElements<E> in, int64_t dim, float* __restrict out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] += E::Load(in[c]);
 }
 
-inline void AddScaled(const float* __restrict in, float scale, int64_t dim, float* __restrict out) {
-  for (int64_t c = 0; c < dim; ++c) out[c] += scale * in[c];
+// out += the sum of eight rows, computed first.
+template <typename E = Float32Elements>
+inline void AddEight(const typename E::Stored* const* rows, int64_t dim, float* __restrict out) {
+  RowOfElements<E> r0 = rows[0];
+  RowOfElements<E> r1 = rows[1];
+  RowOfElements<E> r2 = rows[2];
+  RowOfElements<E> r3 = rows[3];
+  RowOfElements<E> r4 = rows[4];
+  RowOfElements<E> r5 = rows[5];
+  RowOfElements<E> r6 = rows[6];
+  RowOfElements<E> r7 = rows[7];
+  for (int64_t c = 0; c < dim; ++c) {
+    out[c] += E::Load(r0[c]) + E::Load(r1[c]) + E::Load(r2[c]) + E::Load(r3[c]) + E::Load(r4[c]) +
+              E::Load(r5[c]) + E::Load(r6[c]) + E::Load(r7[c]);
+  }
+}
+
+template <typename E = Float32Elements>
+inline void CopyScaled(RowOfElements<E> in, float scale, int64_t dim, float* __restrict out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] = scale * E::Load(in[c]);
+}
+
+template <typename E = Float32Elements>
+inline void AddScaled(RowOfElements<E> in, float scale, int64_t dim, float* __restrict out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] += scale * E::Load(in[c]);
 }
 
 inline void Multiply(float factor, int64_t dim, float* out) {
@@ -60,13 +91,14 @@ inline void DivideUnweighted(float divisor, int64_t rows, int64_t dim, float* su
 }
 
 // The dot product, summed in eight interleaved partial sums: a fixed order that vectorizes.
-inline float Dot(const float* a, const float* b, int64_t dim) {
+template <typename E = Float32Elements>
+inline float Dot(const float* a, const typename E::Stored* b, int64_t dim) {
   float parts[8] = {};
   int64_t c = 0;
   for (; c + 8 <= dim; c += 8) {
-    for (int k = 0; k < 8; ++k) parts[k] += a[c + k] * b[c + k];
+    for (int k = 0; k < 8; ++k) parts[k] += a[c + k] * E::Load(b[c + k]);
   }
-  for (int k = 0; c < dim; ++c, ++k) parts[k] += a[c] * b[c];
+  for (int k = 0; c < dim; ++c, ++k) parts[k] += a[c] * E::Load(b[c]);
   return ((parts[0] + parts[4]) + (parts[2] + parts[6])) + ((parts[1] + parts[5]) + (parts[3] + parts[7]));
 }
 

@@ -16,8 +16,14 @@ Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, Recei
   for (size_t t = 0; t < plan.routes.size(); ++t) {
     const int64_t dim = plan.dims[t];
     const int64_t rows = plan.routes[t].rows_from[r].size();
-    for (int64_t i = 0; i < rows; ++i, row += dim) (*received)[t].push_back(row);
-    floats += rows * dim;
+    RowPointerList& list = (*received)[t];
+    const auto* const half = reinterpret_cast<const uint16_t*>(row);
+    for (int64_t i = 0; i < rows; ++i) {
+      list.type == FloatType::kFloat32 ? list.floats.push_back(row + i * dim)
+                                       : list.halves.push_back(half + i * dim);
+    }
+    row += AnswerFloats(rows, dim, list.type);
+    floats += AnswerFloats(rows, dim, list.type);
   }
   if (payload.size() == WordsOf(floats * static_cast<int64_t>(sizeof(float)))) return OkStatus();
   return AnswerDoesNotFit(r, payload.size(), floats);
@@ -25,7 +31,7 @@ Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, Recei
 
 // Adds up the owners' sums of each bag, in the order of the owners.
 void CombineSums(Executor& executor, const LookupBags& lookup, const PartRoute& route,
-                 Span<const float* const> rows, int64_t dim, const OutputRows& output) {
+                 const RowsInPlace& rows, int64_t dim, const OutputRows& output) {
   Segments sums;
   BuildSegments(route.bags, lookup.num_bags(), &sums);
   PoolForward(executor, rows, sums.positions, sums.offsets, {}, Combiner::kSum, dim, output.data,
@@ -56,7 +62,10 @@ Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox
   }));
   received->assign(plan.routes.size(), {});
   for (size_t t = 0; t < plan.routes.size(); ++t) {
-    (*received)[t].reserve(plan.routes[t].rows);
+    RowPointerList& list = (*received)[t];
+    list.type = AnswerType(plan.types[t], plan.modes[t]);
+    list.type == FloatType::kFloat32 ? list.floats.reserve(plan.routes[t].rows)
+                                     : list.halves.reserve(plan.routes[t].rows);
   }
   for (int r = 0; r < plan.ranks; ++r) SOK_RETURN_IF_ERROR(ReadRows(plan, r, payloads[r], received));
   return OkStatus();
@@ -72,9 +81,9 @@ Status CombineGroup(Executor& executor, const RoutePlan& plan, const ReceivedRow
     const LookupBags& lookup = lookups[l];
     const int t = lookup.table;
     if (plan.modes[t] == ExchangeMode::kRows) {
-      WriteOutput(inner, lookup, plan.group.parts[t], received[t], plan.dims[t], outputs[l]);
+      WriteOutput(inner, lookup, plan.group.parts[t], received[t].rows(), plan.dims[t], outputs[l]);
     } else {
-      CombineSums(inner, lookup, plan.routes[t], received[t], plan.dims[t], outputs[l]);
+      CombineSums(inner, lookup, plan.routes[t], received[t].rows(), plan.dims[t], outputs[l]);
     }
     return OkStatus();
   });

@@ -182,9 +182,11 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
   plan->group.parts.resize(tables.size());
   plan->routes.resize(tables.size());
   plan->dims.clear();
+  plan->types.clear();
   plan->counts.clear();
   for (const Table* table : tables) {
     plan->dims.push_back(table->options().dim);
+    plan->types.push_back(table->options().record.weights);
     plan->counts.push_back(table->shared_lookup_counts());
   }
   std::vector<const LookupBags*> lookup_of(tables.size());

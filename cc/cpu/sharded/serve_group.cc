@@ -50,6 +50,12 @@ class TableServer {
                                         : static_cast<int64_t>(request(r).lengths.size());
   }
 
+  // What the answer to rank `r` takes, in units of a float.
+  int64_t FloatsFor(int r) const {
+    const TableOptions& options = table_->options();
+    return AnswerFloats(RowsFor(r), options.dim, AnswerType(options.record.weights, mode_));
+  }
+
   const TableRequest& request(int r) const { return requests_.of[r][t_]; }
 
   bool trains(int r) const { return requests_.trains[r]; }
@@ -68,7 +74,7 @@ class TableServer {
     const int64_t count = part.ids_begin[r + 1] - first;
     const Span<const int32_t> inverse = Span<const int32_t>(part.merged.inverse).subspan(first, count);
     if (mode_ == ExchangeMode::kRows) {
-      GatherForward(executor, served.pointers.rows, inverse, dim, out, dim);
+      GatherAsStored(executor, served.pointers.rows(), inverse, dim, out);
       return;
     }
     const int64_t rows = part.rows_begin[r + 1] - part.rows_begin[r];
@@ -76,7 +82,7 @@ class TableServer {
     std::vector<int64_t> offsets(part.row_offsets.begin() + part.rows_begin[r],
                                  part.row_offsets.begin() + part.rows_begin[r + 1] + 1);
     for (int64_t& offset : offsets) offset -= first;
-    PoolForward(executor, served.pointers.rows, inverse, offsets, {}, Combiner::kSum, dim, out, dim);
+    PoolForward(executor, served.pointers.rows(), inverse, offsets, {}, Combiner::kSum, dim, out, dim);
   }
 
   ServedPart TakeTrainedPart() { return std::move(trained_.part); }
@@ -149,7 +155,7 @@ Status WriteRows(Executor& executor, int own, std::vector<TableServer>& servers,
   std::vector<int64_t> sizes(ranks);
   for (int r = 0; r < ranks; ++r) {
     int64_t floats = 0;
-    for (size_t t = 0; t < servers.size(); ++t) floats += servers[t].RowsFor(r) * tables[t]->options().dim;
+    for (size_t t = 0; t < servers.size(); ++t) floats += servers[t].FloatsFor(r);
     sizes[r] = MessageWords(OkStatus(), WordsOf(floats * static_cast<int64_t>(sizeof(float))));
   }
   int64_t* words = allocate(sizes);
@@ -168,7 +174,7 @@ Status WriteRows(Executor& executor, int own, std::vector<TableServer>& servers,
     if (payload < end) end[-1] = 0;
     float* out = reinterpret_cast<float*>(payload);
     for (size_t t = 0; t < servers.size(); ++t) {
-      const int64_t floats = servers[t].RowsFor(r) * tables[t]->options().dim;
+      const int64_t floats = servers[t].FloatsFor(r);
       if (floats > 0) answers.push_back({r, t, out});
       out += floats;
       if (r == own || !servers[t].trains(r)) continue;

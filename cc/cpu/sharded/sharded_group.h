@@ -54,6 +54,7 @@ struct RoutePlan {
   int ranks = 1;
   std::vector<ExchangeMode> modes;                    // one per table
   std::vector<int64_t> dims;                          // one per table
+  std::vector<FloatType> types;                       // of the rows, one per table
   std::vector<std::shared_ptr<LookupCounts>> counts;  // one per table
   // Of parts[t] only `inverse` is filled in, and only for kRows: positions in routes[t].ids. Row numbers
   // exist only on the owners.
@@ -87,6 +88,15 @@ inline TableDefinition DefinitionOf(const Table& table, ExchangeMode mode) {
   return {&table.options(), table.definition_fingerprint(), mode, table.optimizer_name()};
 }
 
+// What an answer carries for a table with rows of `type`, and what `rows` of them take there, in units of a
+// float.
+inline FloatType AnswerType(FloatType type, ExchangeMode mode) {
+  return mode == ExchangeMode::kRows ? type : FloatType::kFloat32;
+}
+inline int64_t AnswerFloats(int64_t rows, int64_t dim, FloatType type) {
+  return (rows * dim * BytesOf(type) + 3) / 4;
+}
+
 // The first part of a sharded lookup, on the asking rank: routes ids to their owners.
 
 // Sorts each table's ids by owner, according to its placement; ids of kRows tables are merged first. Reads
@@ -117,8 +127,8 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
 // The last part of a sharded lookup, on the asking rank: combines the received rows into outputs.
 
 // The received rows, as pointers into the messages: [t][i] is the row of id i of plan.routes[t].ids (kRows),
-// or the partial sum of bag plan.routes[t].bags[i] (kSums).
-using ReceivedRows = std::vector<std::vector<const float*>>;
+// or the partial sum of bag plan.routes[t].bags[i] (kSums), which is of floats.
+using ReceivedRows = std::vector<RowPointerList>;
 
 // Reads the answers of all owners. If any rank had an error, every rank returns that error. If ranks disagree
 // about a table, the text describes this rank's table, which it locks, unless `tables` is empty.

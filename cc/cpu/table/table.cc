@@ -50,7 +50,7 @@ Table::Table(Engine* engine, TableOptions options)
       options_(std::move(options)),
       definition_fingerprint_(DefinitionFingerprint(options_)),
       static_rows_(StaticRowsOf(options_)),
-      store_(options_.dim),
+      store_(options_.dim, RecordFormatOf(options_)),
       usage_(options_),
       queue_(options_.on_full == OnFull::kEvictLfu) {}
 
@@ -109,6 +109,16 @@ Status Table::CheckCapacity(int64_t new_keys) const {
   return TableIsFull(options_, size(), new_keys);
 }
 
+void Table::StartRow(int64_t row, int64_t key, InitialValues values, float* floats) {
+  if (values == InitialValues::kAll) {
+    float* const weights = layout().is_plain() ? store_.weights(row) : floats;
+    InitialRow(key, Span<float>(weights, options_.dim));
+    if (!layout().is_plain()) layout().WriteWeights(weights, store_.record(row));
+  }
+  if (values != InitialValues::kNone) store_.FillSlots(row);
+  store_.SetKey(row, key);
+}
+
 Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, InitialValues values) {
   SOK_RETURN_IF_ERROR(Reserve(ids.size()));
   directory_.NextRows(rows);
@@ -124,24 +134,25 @@ Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> 
 
 Status Table::StartRows(Executor& executor, Span<const int64_t> ids, Span<const int64_t> rows,
                         InitialValues values) {
-  if (values == InitialValues::kNone) return Named(directory_.Insert(ids, rows));
+  if (values == InitialValues::kNone && layout().is_plain()) return Named(directory_.Insert(ids, rows));
+  RecordScratch scratch(layout().is_plain() ? 0 : options_.dim);
   constexpr int64_t kBlock = 1024;
   Status status;
   std::atomic<bool> inserting{false};
   std::atomic<int64_t> next{0};
   // One thread inserts into the index, which takes about as long as the initial values of rows of 16, while
   // the others write these. Then it helps them.
-  const auto work = [&](int64_t /*begin*/, int64_t /*end*/) {
+  const auto work = [&](int64_t /*begin*/, int64_t /*end*/, float* floats) {
     if (!inserting.exchange(true)) status = Named(directory_.Insert(ids, rows));
     for (int64_t first = kBlock * next++; first < ids.size(); first = kBlock * next++) {
       for (int64_t i = first; i < std::min(first + kBlock, ids.size()); ++i) {
-        if (values == InitialValues::kAll) InitialRow(ids[i], Span<float>(weights(rows[i]), options_.dim));
-        store_.FillSlots(rows[i]);
+        StartRow(rows[i], ids[i], values, floats);
       }
     }
   };
   const int64_t threads = executor.concurrency();
-  executor.ParallelFor(threads, ids.size() * (kFindNs + kInitialValueNs * options_.dim) / threads, work);
+  const int64_t ns = ids.size() * (kFindNs + kInitialValueNs * options_.dim);
+  scratch.ForRanges(executor, threads, ns / threads, work);
   return status;
 }
 
@@ -173,13 +184,14 @@ Status Table::ReserveRecords(int64_t rows) {
 
 Status Table::FillDirectRows(Executor& executor) {
   if (options_.use_hashtable) return OkStatus();
+  RecordScratch scratch(layout().is_plain() ? 0 : options_.dim);
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(static_rows_.count)));
-  executor.ParallelFor(static_rows_.count, kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      InitialRow(static_rows_.KeyOf(row), Span<float>(weights(row), options_.dim));
-      store_.FillSlots(row);
-    }
-  });
+  scratch.ForRanges(executor, static_rows_.count, kInitialValueNs * options_.dim,
+                    [&](int64_t begin, int64_t end, float* floats) {
+                      for (int64_t row = begin; row < end; ++row) {
+                        StartRow(row, static_rows_.KeyOf(row), InitialValues::kAll, floats);
+                      }
+                    });
   return OkStatus();
 }
 
@@ -205,7 +217,7 @@ Status Table::AssignLocked(Executor& executor, Span<const int64_t> keys, const f
   // Takes postponed steps first: they must not change the new weights.
   BringUpToDate(executor, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(values + positions[i] * options_.dim, options_.dim, weights(rows[i]));
+    layout().WriteWeights(values + positions[i] * options_.dim, store_.record(rows[i]));
   }
   MarkChanged(rows);
   return OkStatus();

@@ -15,6 +15,7 @@
 #include "cc/base/status.h"
 #include "cc/cpu/dedup/dedup.h"
 #include "cc/cpu/optimizers/optimizer.h"
+#include "cc/cpu/store/record_scratch.h"
 #include "cc/cpu/store/row_store.h"
 #include "cc/cpu/table/admission_filter.h"
 #include "cc/cpu/table/eviction_queue.h"
@@ -130,7 +131,14 @@ class Table final : public EngineTable {
   // Whether weights() may be read without BringUpToDate.
   bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
 
-  // The `dim` weights of a row below row_limit().
+  // The record of a row below row_limit(), as layout() describes it; its weights come first.
+  const char* record(int64_t row) const { return store_.record(row); }
+  const RecordLayout& layout() const { return store_.layout(); }
+  // The floats of a record, and back, rounded to nearest.
+  void ReadRecord(int64_t row, float* floats) const { layout().Read(record(row), floats); }
+  void WriteRecord(int64_t row, const float* floats) { layout().Write(floats, store_.record(row)); }
+
+  // The `dim` weights of a row below row_limit(), if records are floats.
   float* weights(int64_t row) { return store_.weights(row); }
   const float* weights(int64_t row) const { return store_.weights(row); }
 
@@ -199,7 +207,7 @@ class Table final : public EngineTable {
   Optimizer* mutable_optimizer() { return optimizer_.get(); }
   // Floats of optimizer slots per row, 0 before the first step.
   int64_t slot_width() const;
-  // The slots of a row, slot_width() floats.
+  // The slots of a row, slot_width() floats, if records are floats.
   const float* slots(int64_t row) const { return store_.weights(row) + options_.dim; }
   float* slots(int64_t row) { return store_.weights(row) + options_.dim; }
   // The optimizer's state beside the rows; "" without an optimizer. Brings all rows up to date first.
@@ -230,6 +238,8 @@ class Table final : public EngineTable {
   // Gives `rows`, those of RowDirectory::NextRows, to ids, and writes their initial values. Needs a Reserve.
   Status StartRows(Executor& executor, Span<const int64_t> ids, Span<const int64_t> rows,
                    InitialValues values);
+  // Writes the initial values of a row. `floats` has room for its weights, if records are not floats.
+  void StartRow(int64_t row, int64_t key, InitialValues values, float* floats);
   // The same as Insert for ids at positions[i] of a lookup with `rows`.
   Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
                   Span<int64_t> rows, InitialValues values = InitialValues::kAll);
@@ -251,6 +261,8 @@ class Table final : public EngineTable {
   // Moves steps() and the last steps of rows and waiting ids.
   void MoveSteps(int64_t by);
   Status FillDirectRows(Executor& executor);
+  // InvalidArgument unless the optimizer `name` can train the table's rows with `hyper`.
+  Status CheckOptimizer(const Optimizer& optimizer, Span<const float> hyper) const;
   Status AttachOptimizer(std::string_view name, Span<const float> hyper);
   // Sums the gradients of rows that repeat, and takes the step.
   Status TakeSummedStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,

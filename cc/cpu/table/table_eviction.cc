@@ -91,13 +91,14 @@ void Table::FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting
 
 void Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
   std::vector<uint8_t> is_small;
+  RecordScratch scratch(options_.dim);
   ForEachPiece([&](Span<const int64_t> piece) {
     BringUpToDate(executor, piece);
     is_small.resize(piece.size());
-    executor.ParallelFor(piece.size(), options_.dim, [&](int64_t begin, int64_t end) {
+    scratch.ForRanges(executor, piece.size(), options_.dim, [&](int64_t begin, int64_t end, float* floats) {
       for (int64_t i = begin; i < end; ++i) {
-        is_small[i] =
-            HalfSquaredNorm(weights(piece[i]), options_.dim) < options_.eviction.l2_weight_threshold;
+        layout().ReadWeights(record(piece[i]), floats);
+        is_small[i] = HalfSquaredNorm(floats, options_.dim) < options_.eviction.l2_weight_threshold;
       }
     });
     for (int64_t i = 0; i < piece.size(); ++i) {

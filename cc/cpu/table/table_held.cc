@@ -13,6 +13,14 @@ namespace {
 // Threads synchronize once for each column of a piece, which takes long if programs compete for cores. So
 // pieces are large.
 constexpr int64_t kPieceRows = 32768;
+// The most floats of a piece whose records are in other types, and pass as floats.
+constexpr int64_t kPieceFloats = int64_t{1} << 22;
+
+// The number of rows in a piece.
+int64_t PieceRows(const Table& table) {
+  if (table.layout().is_plain()) return kPieceRows;
+  return std::clamp<int64_t>(kPieceFloats / table.layout().floats(), 1, kPieceRows);
+}
 
 RowParts PartsOf(const Table& table) {
   RowParts parts;
@@ -28,7 +36,7 @@ RowParts PartsOf(const Table& table) {
 class PieceOfRows {
  public:
   PieceOfRows(const Table& table, const RowParts& parts) : table_(table), parts_(parts) {
-    rows.reserve(static_cast<size_t>(std::min(kPieceRows, table.size())));
+    rows.reserve(static_cast<size_t>(std::min(PieceRows(table), table.size())));
   }
 
   std::vector<int64_t> rows;
@@ -39,8 +47,9 @@ class PieceOfRows {
     records_.resize(rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
       keys_[i] = table_.key(rows[i]);
-      records_[i] = table_.weights(rows[i]);
+      if (table_.layout().is_plain()) records_[i] = table_.weights(rows[i]);
     }
+    if (!table_.layout().is_plain()) ReadRecords();
     GatherColumn(parts_.frequency, [&](int64_t row) { return table_.frequency(row); }, &frequency_);
     GatherColumn(parts_.last_step, [&](int64_t row) { return table_.last_step(row); }, &last_step_);
     GatherColumn(parts_.last_used, [&](int64_t row) { return table_.last_used(row); }, &last_used_);
@@ -51,6 +60,16 @@ class PieceOfRows {
   }
 
  private:
+  void ReadRecords() {
+    const int64_t floats = table_.layout().floats();
+    floats_.resize(rows.size() * floats);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      float* const record = floats_.data() + static_cast<int64_t>(i) * floats;
+      table_.ReadRecord(rows[i], record);
+      records_[i] = record;
+    }
+  }
+
   template <typename Number>
   void GatherColumn(bool wanted, const Number& number, std::vector<int64_t>* column) {
     if (!wanted) return;
@@ -62,6 +81,7 @@ class PieceOfRows {
   const RowParts parts_;
   std::vector<int64_t> keys_;
   std::vector<const float*> records_;
+  std::vector<float> floats_;  // of the records, if they are in other types
   std::vector<int64_t> frequency_;
   std::vector<int64_t> last_step_;
   std::vector<int64_t> last_used_;
@@ -93,7 +113,7 @@ class HeldCpuTable final : public HeldTable {
     if (!table_.options().use_hashtable) return OkStatus();
     return WithinMemory([&] { return table_.Reserve(rows); });
   }
-  int64_t max_rows_to_fill() const override { return kPieceRows; }
+  int64_t max_rows_to_fill() const override { return PieceRows(table_); }
   Status FillRows(Span<const int64_t> keys, const RowParts& parts,
                   FunctionRef<Status(const RowsToFill&)> fill) override {
     return WithinMemory([&] { return FillRowsOf(keys, parts, fill); });
@@ -223,12 +243,13 @@ Status HeldCpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const
     if (!IsIn(what.set, row)) continue;
     piece.rows.push_back(row);
     --left;
-    if (static_cast<int64_t>(piece.rows.size()) == kPieceRows) SOK_RETURN_IF_ERROR(flush());
+    if (static_cast<int64_t>(piece.rows.size()) == PieceRows(table_)) SOK_RETURN_IF_ERROR(flush());
   }
   return flush();
 }
 
 StatusOr<bool> HeldCpuTable::PlaceRows(int64_t rows, PlaceBytes place) {
+  if (!table_.layout().is_plain()) return false;
   if (!table_.options().use_hashtable || table_.row_limit() > 0 || table_.optimizer() != nullptr)
     return false;
   SOK_RETURN_IF_ERROR(WithinMemory([&] { return table_.PlaceRows(rows, place); }));
@@ -241,7 +262,13 @@ Status HeldCpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
   const auto values = parts.slots ? Table::InitialValues::kNone : Table::InitialValues::kSlots;
   SOK_RETURN_IF_ERROR(table_.FindOrMake(executor_, keys, Span<int64_t>(rows), values));
   std::vector<float*> records(rows.size());
-  std::transform(rows.begin(), rows.end(), records.begin(), [&](int64_t row) { return table_.weights(row); });
+  const RecordLayout& layout = table_.layout();
+  std::vector<float> floats(layout.is_plain() ? 0 : rows.size() * layout.floats());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    records[i] = layout.is_plain() ? table_.weights(rows[i]) : floats.data() + i * layout.floats();
+    // Without slots those that are there stay.
+    if (!layout.is_plain()) table_.ReadRecord(rows[i], records[i]);
+  }
   const auto column = [&](bool wanted) { return std::vector<int64_t>(wanted ? rows.size() : 0); };
   std::vector<int64_t> frequency = column(parts.frequency);
   std::vector<int64_t> last_step = column(parts.last_step);
@@ -249,6 +276,9 @@ Status HeldCpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
   std::vector<int64_t> last_current = column(parts.last_current);
   SOK_RETURN_IF_ERROR(fill(RowsToFill{records, Span<int64_t>(frequency), Span<int64_t>(last_step),
                                       Span<int64_t>(last_used), Span<int64_t>(last_current)}));
+  if (!layout.is_plain()) {
+    for (size_t i = 0; i < rows.size(); ++i) table_.WriteRecord(rows[i], records[i]);
+  }
   const auto set = [&](const std::vector<int64_t>& values, const auto& set_one) {
     for (size_t i = 0; i < values.size(); ++i) set_one(rows[i], values[i]);
   };

@@ -77,16 +77,30 @@ Status Table::CheckReferences(Span<const int64_t> references, int64_t lowest) co
 
 Status Table::Named(const Status& status) const { return NamedError(options_, status); }
 
+Status Table::CheckOptimizer(const Optimizer& optimizer, Span<const float> hyper) const {
+  if (!layout().is_plain() && optimizer.has_catch_up()) {
+    return InvalidArgument(
+        "optimizer '", optimizer.name(),
+        "' also changes rows without a gradient, and "
+        "makes up for many steps at once; numbers in 16 bits would be rounded once where "
+        "each step rounds. Use an optimizer that leaves such rows as they are, or float32");
+  }
+  return optimizer.CheckHyper(hyper);
+}
+
 Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
   auto made = MakeOptimizer(name);
   SOK_RETURN_IF_ERROR(Named(made.status()));
   std::unique_ptr<Optimizer> optimizer = std::move(made.value());
-  SOK_RETURN_IF_ERROR(Named(optimizer->CheckHyper(hyper)));
+  SOK_RETURN_IF_ERROR(Named(CheckOptimizer(*optimizer, hyper)));
   SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(store_.rows())));
   SOK_RETURN_IF_ERROR(Named(store_.SetSlots(optimizer->Slots(options_.dim, hyper))));
   optimizer_ = std::move(optimizer);
   first_hyper_.assign(hyper.begin(), hyper.end());
-  for (int64_t row = 0; row < row_limit(); ++row) optimizer_->OnNewRow(row);
+  for (int64_t row = 0; row < row_limit(); ++row) {
+    optimizer_->OnNewRow(row);
+    if (in_use(row)) store_.SetKey(row, key(row));
+  }
   return OkStatus();
 }
 
@@ -96,7 +110,7 @@ Status Table::CheckStep(std::string_view optimizer, Span<const float> hyper,
   if (optimizer_ == nullptr) {
     const auto made = MakeOptimizer(optimizer);
     SOK_RETURN_IF_ERROR(Named(made.status()));
-    return Named(made.value()->CheckHyper(hyper));
+    return Named(CheckOptimizer(*made.value(), hyper));
   }
   if (optimizer_->name() != optimizer) {
     return TrainedByAnother(options_, optimizer_->name(), optimizer);

@@ -95,6 +95,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         *,
         memory: str = "device",
         row_arithmetic: bool = False,
+        slot_dtype: tf.DType = tf.float32,
+        rounding: str = "stochastic",
     ) -> None:
         """Creates the variable in the default graph.
 
@@ -103,7 +105,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
           dim: Number of floats in a row, in [1, 2^28].
           capacity: Maximum number of rows per rank; `on_full` says what happens beyond it. None: no limit.
           key_dtype: tf.int64, tf.int32 or tf.uint32; lookups take keys of this dtype.
-          dtype: tf.float32, the only dtype of rows.
+          dtype: In which rows are kept: tf.float32, tf.bfloat16 or tf.float16. Lookups and updates compute in
+            float32, and lookups give float32: the variable's own `dtype` is tf.float32.
           initializer: None (uniform in [-0.05, 0.05)), a number, a list of `dim` numbers (the initial row of
             every key) or of such lists (key `k` begins with number `k % rows`), the name of a Keras
             initializer, a TensorFlow or Keras initializer whose elements are independent draws, or an
@@ -127,6 +130,12 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             restores with the other. All ranks must use the same.
           row_arithmetic: Whether a key's initial row is row `key % default_value_dim` of a matrix, and some
             optimizers train each row by itself: see `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
+          slot_dtype: In which the optimizer's slots are kept: tf.float32 or tf.bfloat16. Slots of one number a
+            row are float32.
+          rounding: How an update rounds rows and slots to 16 bits. "stochastic": to one of the two nearest
+            numbers, at random, so that small changes are kept on average; the random bits are a function of
+            the run's seed, the variable, the key, the column and the step. "nearest": changes below half of
+            the distance between two numbers are lost.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -139,13 +148,15 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             )
         _refuse_strategies(name)
         _check_arguments(
-            name, dim, capacity, key_dtype, dtype, use_hashtable, on_full, admission, eviction, memory
+            name, dim, capacity, key_dtype, use_hashtable, on_full, admission, eviction, memory
         )
+        _check_record(f"Embedding variable '{name}'", dtype, slot_dtype, rounding)
         graph = tf.compat.v1.get_default_graph()
         self.m_var_name = graph.unique_name(name, mark_as_used=False)
         self.dim = int(dim)
         self.capacity = capacity
         self.key_dtype = tf.as_dtype(key_dtype)
+        self.row_dtype = tf.as_dtype(dtype)
         self.use_hashtable = bool(use_hashtable)
         self.row_arithmetic = bool(row_arithmetic)
         self._eviction = eviction
@@ -161,6 +172,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             key_dtype=self.key_dtype,
             placement=self._placement,
             memory=memory,
+            row_dtype=self.row_dtype,
+            slot_dtype=slot_dtype,
+            rounding=rounding,
             **row_policies.policy_attributes(
                 on_full, admission, eviction, option.default_value_no_permission
             ),
@@ -692,7 +706,6 @@ def _check_arguments(
     dim: Any,
     capacity: Any,
     key_dtype: Any,
-    dtype: Any,
     use_hashtable: Any,
     on_full: Any,
     admission: Any,
@@ -715,8 +728,17 @@ def _check_arguments(
         raise ValueError(f"{who}: use_hashtable=False needs a capacity, as the key is the row")
     if key_dtype not in KEY_DTYPES:
         raise ValueError(f"{who}: key_dtype must be tf.int64, tf.int32 or tf.uint32, not {key_dtype!r}")
-    if dtype != tf.float32:
-        raise ValueError(f"{who}: rows are tf.float32, not {dtype!r}; cast what a lookup returns")
     if memory not in MEMORIES:
         raise ValueError(f"{who}: memory must be 'device' or 'host', not {memory!r}")
     row_policies.check_policies(who, capacity, use_hashtable, on_full, admission, eviction)
+
+
+def _check_record(who: str, dtype: Any, slot_dtype: Any, rounding: Any) -> None:
+    if dtype not in (tf.float32, tf.bfloat16, tf.float16):
+        raise ValueError(f"{who}: dtype must be tf.float32, tf.bfloat16 or tf.float16, not {dtype!r}")
+    if slot_dtype == tf.float16:
+        raise ValueError(f"{who}: slot_dtype tf.float16 would lose squares below 6e-8; use tf.bfloat16")
+    if slot_dtype not in (tf.float32, tf.bfloat16):
+        raise ValueError(f"{who}: slot_dtype must be tf.float32 or tf.bfloat16, not {slot_dtype!r}")
+    if rounding not in ("stochastic", "nearest"):
+        raise ValueError(f"{who}: rounding must be 'stochastic' or 'nearest', not {rounding!r}")

@@ -110,7 +110,7 @@ def get_embedding_variable(
       name: The name in the current variable scope.
       embedding_dim: Number of floats in a row.
       key_dtype: tf.int64, tf.int32 or tf.uint32.
-      value_dtype: tf.float32 or None.
+      value_dtype: In which rows are kept: None (tf.float32), or as `dtype` of `sok.EmbeddingVariable`.
       initializer: The initial values of rows, as for `sok.EmbeddingVariable`. Initializers that scale with
         the number of rows use `ev_option.init_option.default_value_dim` as that number. None: the initializer
         of `ev_option.init_option` or, without one, a normal distribution with mean 0 and standard deviation

@@ -157,6 +157,7 @@ def _variable(
     variable.dim = attributes["dim"]
     variable.capacity = attributes["capacity"] or None
     variable.key_dtype = tf.as_dtype(attributes["key_dtype"])
+    variable.row_dtype = tf.as_dtype(attributes["row_dtype"])
     variable.use_hashtable = attributes["use_hashtable"]
     variable.row_arithmetic = attributes["initializer_rows"] > 0
     evicts_by_step = attributes["eviction"] == "global_step"

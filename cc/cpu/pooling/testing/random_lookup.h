@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "cc/base/float_types.h"
+#include "cc/cpu/pooling/rows_in_place.h"
 #include "cc/lookup/lookup_input.h"
 
 namespace sok {
@@ -60,6 +63,28 @@ inline RandomLookup MakeRandomLookup(const RandomLookupOptions& options, uint64_
   lookup.weights = RandomFloats(lookup.occurrences(), &random);
   return lookup;
 }
+
+// The rows of a lookup in 16 bits, and a lookup of the numbers that these stand for.
+struct NarrowLookup {
+  NarrowLookup(RandomLookup lookup, FloatType type) : decoded(std::move(lookup)), type(type) {
+    const bool is_float16 = type == FloatType::kFloat16;
+    for (float& value : decoded.table) {
+      halves.push_back(is_float16 ? ToFloat16(value) : ToBfloat16(value));
+      value = is_float16 ? FromFloat16(halves.back()) : FromBfloat16(halves.back());
+    }
+    for (const float*& row : decoded.rows) {
+      const int64_t at = static_cast<int64_t>(pointers.size()) * decoded.dim;
+      pointers.push_back(halves.data() + at);
+      row = decoded.table.data() + at;
+    }
+  }
+  RowsInPlace rows() const { return RowsInPlace(pointers, type); }
+
+  RandomLookup decoded;
+  std::vector<uint16_t> halves;  // [unique, dim]
+  std::vector<const uint16_t*> pointers;
+  FloatType type;
+};
 
 constexpr Combiner kAllCombiners[] = {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN};
 constexpr int64_t kAllDims[] = {1, 2, 3, 7, 16, 32, 63, 64, 128, 129, 1025};

@@ -1,0 +1,74 @@
+"""Lookups and steps of the bare engine on tables whose rows, slots or second moments take fewer bytes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import pathlib
+import tempfile
+
+from bench import flags, jobs, processes
+from bench.report import Result
+from bench.timing import measure as measure_turns
+
+# What is compared: the optimizer, and the types of rows and slots.
+_KINDS = {
+    "float32": ("lazy_adam", "float32", "float32"),
+    "row moment": ("rowwise_adam", "float32", "float32"),
+    "bfloat16 rows": ("lazy_adam", "bfloat16", "float32"),
+    "bfloat16": ("lazy_adam", "bfloat16", "bfloat16"),
+    "float16 rows": ("lazy_adam", "float16", "bfloat16"),
+    "bfloat16, row moment": ("rowwise_adam", "bfloat16", "bfloat16"),
+}
+_WHATS = ("forward", "step")
+FLAGS = {
+    **dict(threads=(2,), table_mb=(1000.0,), rows=None, features=(26,), batch=(4096,), zipf=(1.05,)),
+    **dict(dim=(64,), hotness=(1, 10), batches=4, rounds=7, seed=1),
+    "what": flags.Flag(flags.one_of("name", _WHATS), "forward, step or both", _WHATS),
+}
+TOGETHER = ("what",)
+
+
+def bytes_of(dim: int, kind: str) -> int:
+    """Bytes of a record, as RecordLayout has them (cc/table/record_layout.h)."""
+    optimizer, rows, slots = _KINDS[kind]
+    by_row = optimizer == "rowwise_adam"
+    wide = dim * (4 if rows == "float32" else 2) + (1 if by_row else 2) * dim * (4 if slots == "float32" else 2)
+    return wide + (4 if by_row else 0) + (0 if rows == slots == "float32" else 4)
+
+
+def measure(point: argparse.Namespace) -> list[Result]:
+    """Measures one set of tables, of each kind in a process of its own, in turns."""
+    job = jobs.Job.of(point, optimizer="lazy_adam")
+    program = processes.find_program("group_benchmark")
+    if program is None:
+        return []
+    batches = job.make_batches()
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        job = job.write_ids(batches, pathlib.Path(name) / "ids")
+        running = {}
+        for kind, (optimizer, rows, slots) in _KINDS.items():
+            command = processes.engine_command(program, dataclasses.replace(job, optimizer=optimizer))
+            command += ["--row_type", rows, "--slot_type", slots]
+            running[kind] = stack.enter_context(processes.MeasuringProcess(kind, command))
+        for process in running.values():
+            process.wait_until_ready()
+        return [_result(job, batches, what, point.rounds, running) for what in point.what]
+
+
+def _result(
+    job: jobs.Job,
+    batches: list[jobs.Batch],
+    what: str,
+    rounds: int,
+    running: dict[str, processes.MeasuringProcess],
+) -> Result:
+    named = {f"{kind}, {bytes_of(job.dim, kind)} bytes a row": one for kind, one in running.items()}
+    timings = measure_turns({name: process.contender(what) for name, process in named.items()}, rounds)
+    question = {
+        **{name: getattr(job, name) for name in ("threads", "features", "batch", "zipf", "dim", "hotness")},
+        "MB of float32 rows": round(job.bytes / 1e6),
+        "what": what,
+    }
+    return Result(question, timings, next(iter(named)), {"unique": jobs.unique_per_step(batches)})
