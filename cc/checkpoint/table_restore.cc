@@ -61,6 +61,8 @@ class ChainRestore final : public TableRestore {
   // The shards that can have keys of this rank.
   std::vector<int> Shards() const;
 
+  // Whether keys wait for admission.
+  bool HasWaiting() const;
   // About the number of rows that a shard of the full checkpoint has for this rank.
   int64_t NewRowsOfShard() const;
 
@@ -192,6 +194,14 @@ std::vector<int> ChainRestore::Shards() const {
   std::vector<int> shards;
   for (int shard = options_.rank % step; shard < saved_ranks(); shard += step) shards.push_back(shard);
   return shards;
+}
+
+bool ChainRestore::HasWaiting() const {
+  const std::vector<SavedShard>& shards = last().shards;
+  return std::any_of(shards.begin(), shards.end(), [](const SavedShard& shard) {
+    const auto found = shard.arrays.find("waiting_keys");
+    return found != shard.arrays.end() && found->second.array.bytes() > 0;
+  });
 }
 
 int64_t ChainRestore::NewRowsOfShard() const {
@@ -359,8 +369,7 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
     what.catch_up = catch_up.get();
   }
   // A number of rows does not tell of keys that have a row and wait, or of those without hashing.
-  const bool waits = chain_.front().manifest.shards.front().arrays.count("waiting_keys") != 0;
-  const bool rows_tell = chain_.size() == 1 && !waits && options_.use_hashtable;
+  const bool rows_tell = chain_.size() == 1 && !HasWaiting() && options_.use_hashtable;
   if (last().is_foreign() && !rows_tell && !checked_) {
     SOK_RETURN_IF_ERROR(CheckDistinctKeys());
   }
