@@ -189,6 +189,18 @@ def test_checkpoints_take_no_memory_that_grows_with_the_table(tmp_path):
     assert not list(folder.iterdir())
 
 
+def test_restores_of_all_forms(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    done, (result,) = run_workload(tmp_path, "restores", "--folder", str(folder))
+    forms = ["own", "deeprec", "sok2", "variable", "recommenders_addons"]
+    assert sorted(result.timings) == sorted([*forms, "save", "over its rows", "new memory"])
+    assert sorted(result.counts) == sorted(forms)
+    assert all(0 <= result.counts[form] < 64 for form in forms)
+    assert len(done.stdout.splitlines()) == 2 + len(result.timings)
+    assert not list(folder.iterdir())
+
+
 def test_many_tables_take_one_file_beside_tensorflows(tmp_path):
     _, results = run_workload(tmp_path, "many_tables", "--folder", str(tmp_path))
     assert [result.question["what"] for result in results] == ["save", "restore"]

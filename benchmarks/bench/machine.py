@@ -6,11 +6,22 @@ import concurrent.futures
 import os
 import pathlib
 import platform
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
 
+from bench.timing import Sample
+
 COPY_BYTES = 256 << 20
+# NumPy asks for huge pages, as the engine does.
+_TOUCH = """
+import sys, time, numpy
+wall, cpu = time.perf_counter(), time.process_time()
+numpy.full(int(sys.argv[1]), 1, numpy.uint8)
+print((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
+"""
 
 
 def memory_copy(threads: int) -> Callable[[], object]:
@@ -55,3 +66,9 @@ def _line(path: str, name: str) -> str:
             return next((line.split(":", 1)[1].strip() for line in stream if line.startswith(name)), "")
     except OSError:
         return ""
+
+
+def touch(size: int) -> Sample:
+    """The time in which a process gets `size` bytes of new memory, and writes to them."""
+    done = subprocess.check_output([sys.executable, "-c", _TOUCH, str(size)], text=True)
+    return Sample(*map(float, done.split()))

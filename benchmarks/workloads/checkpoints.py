@@ -34,13 +34,6 @@ _KEYS_PER_STEP = 200_000
 # A row has its weights and two slots of the same size.
 _FLOATS_PER_WEIGHT = 3
 _MIB = 1 << 20
-# NumPy asks for huge pages, as the engine does.
-_TOUCH = """
-import sys, time, numpy
-begin = time.perf_counter()
-numpy.full(int(sys.argv[1]), 1, numpy.uint8)
-print(time.perf_counter() - begin)
-"""
 
 
 def measure(point: argparse.Namespace) -> list[Result]:
@@ -57,8 +50,7 @@ def measure(point: argparse.Namespace) -> list[Result]:
             machine.drop_from_cache(path)
         read = _seconds([*dd, f"if={folder}/dd", "of=/dev/null", "iflag=direct"])
         (folder / "dd").unlink()
-        touch = [sys.executable, "-c", _TOUCH, str(blocks * _MIB)]
-        touched = float(subprocess.check_output(touch, text=True))
+        touched = machine.touch(blocks * _MIB).wall / 1e3
         restored = _run("restore", point, folder)
     finally:
         shutil.rmtree(folder)
