@@ -108,6 +108,16 @@ def test_a_session_goes_on_with_the_same_bits(tmp_path, capsys, form, policies):
     assert compare(one, two).is_empty, compare(one, two)
 
 
+@pytest.mark.skipif(foreign.REAL is None, reason="there is no folder shared/data/foreign")
+def test_a_real_one(tmp_path, capsys):
+    ours = converted(capsys, foreign.REAL / "tfra" / "m", tmp_path / "ours")
+    (table,) = [entry.open() for entry in open_checkpoint(ours).tables]
+    (block,) = row_blocks(table, ["values", "slot-m", "slot-v"])
+    assert sorted(block.keys) == [-7, 1, 2, 2**40] and table.last.optimizer.steps == 2
+    row = block.columns["values"][block.keys == 2][0]
+    np.testing.assert_allclose(row, [0.06724618, 0.03839818, 0.0289635, -0.06597091], rtol=1e-6)
+
+
 def test_sok2(tmp_path, capsys):
     """The ordinary variables are those of the checkpoint in the folder."""
     folder = tmp_path / "dump"

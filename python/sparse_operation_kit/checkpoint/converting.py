@@ -70,7 +70,15 @@ def _write_table(table: Table, bundle: Bundle) -> None:
 
 
 def _counts(table: Table, name: str, values: np.ndarray) -> np.ndarray:
-    """Returns the numbers that a restore makes of those of another system: -1 stands for none."""
-    if name in ("frequency", "waiting_counts"):
-        return np.clip(values, 0, _MAX_COUNT)
-    return np.clip(values, 0, table.last.steps) if name in ("last_step", "waiting_last_step") else values
+    """Returns the numbers that a restore makes of those of another system, where -1 stands for none."""
+    limits = {
+        "frequency": _MAX_COUNT,
+        "waiting_counts": _MAX_COUNT,
+        "last_step": table.last.steps,
+        "waiting_last_step": table.last.steps,
+    }
+    if name not in limits:
+        return values
+    if values.min(initial=0) < -1:
+        raise CheckpointError(table.last.path, f"has the negative number {values.min()} as {name}")
+    return np.clip(values, 0, limits[name])
