@@ -105,6 +105,10 @@ def test_other_files_that_end_in_key(folder, tmp_path, capsys):
         (tmp_path / "checkpoints" / name).write_bytes(b"")
         assert cli.main(["inspect", str(tmp_path / "checkpoints"), "--brief"]) == 0
         assert "written by  DeepRec" in capsys.readouterr().out
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "ssh-key").write_bytes(b"secret")
+    assert cli.main(["inspect", str(tmp_path / "other")]) == 2
+    assert "other: holds no checkpoint" in capsys.readouterr().err
     (folder / "checkpoint").write_text('model_checkpoint_path: "m"')
     (folder / "ssh-key").write_bytes(b"secret")
     assert cli.main(["inspect", str(folder), "--brief"]) == 0

@@ -15,7 +15,7 @@ _BLOCK_ROWS = 1 << 17
 # Bytes of an array that are read at a time.
 _READ_BYTES = 8 << 20
 # Number of keys that are sorted at a time in the search for duplicates.
-_SORTED_KEYS = 1 << 22
+_SORTED_KEYS = 1 << 21
 _KEY_RANGES = {
     "int64": (-(2**63), 2**63 - 1),
     "int32": (-(2**31), 2**31 - 1),
@@ -157,7 +157,9 @@ def _duplicate(arrays: list) -> int | None:
             for array in arrays
             for keys in array.blocks(_BLOCK_ROWS)
         ]
-        ordered = np.sort(np.concatenate([np.zeros([0], np.int64), *chosen]))
+        ordered = np.concatenate([np.zeros([0], np.int64), *chosen])
+        del chosen
+        ordered.sort()
         same = np.flatnonzero(ordered[1:] == ordered[:-1])
         if same.size:
             return int(ordered[same[0]])
