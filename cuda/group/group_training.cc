@@ -79,7 +79,7 @@ Status CheckedReferences::Check(cudaStream_t stream, const DeviceTable& table, R
   const StatusOr<const int64_t*> reference = round_trip->Fetch(stream, references_.data() + unknown, 1);
   SOK_RETURN_IF_ERROR(table.Named(reference.status()));
   const int64_t value = *reference.value();
-  return table.NoRowNumber(table.states() != nullptr && value >= 0 ? RowOf(value) : value);
+  return table.NoRowNumber(!table.states().is_null() && value >= 0 ? RowOf(value) : value);
 }
 
 namespace {
@@ -101,7 +101,7 @@ Status ResolveRows(GpuCall* call, const MergedGroup& group, const DeviceTableSte
   rows->rows = references.data();
   const bool is_same = table.serial == step.table->serial();
   // In this case references are row numbers.
-  if (is_same && step.table->states() == nullptr) return OkStatus();
+  if (is_same && step.table->states().is_null()) return OkStatus();
   SOK_RETURN_IF_ERROR(rows->resolved.Enqueue(call->stream(), call->scratch(), *step.table, references,
                                              /*may_be_absent=*/false));
   rows->rows = rows->resolved.rows();

@@ -341,16 +341,16 @@ Status MergedRows::PutRowsFirst(const Found& found) {
 }
 
 Status MergedRows::MakeReferences() {
-  std::vector<const uint32_t*> states;
+  std::vector<ColumnView<uint32_t>> states;
   for (int t = 0; t < num_tables(); ++t) {
     states.push_back(tables_[t]->states());
     group_.tables[t].num_erased = tables_[t]->num_erased();
   }
-  if (std::all_of(states.begin(), states.end(), [](const uint32_t* s) { return s == nullptr; })) {
+  if (std::all_of(states.begin(), states.end(), [](const auto& column) { return column.is_null(); })) {
     return OkStatus();
   }
-  const uint32_t* const* device_states = nullptr;
-  scratch_.upload.Add(Span<const uint32_t* const>(states), &device_states);
+  const ColumnView<uint32_t>* device_states = nullptr;
+  scratch_.upload.Add(Span<const ColumnView<uint32_t>>(states), &device_states);
   const StatusOr<DeviceBuffer<char>> uploaded = scratch_.upload.Send(stream(), call_.scratch());
   SOK_RETURN_IF_ERROR(uploaded.status());
   return sok::MakeReferences(stream(), group_.ids(), device_states, group_.rows.data());

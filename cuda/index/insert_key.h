@@ -14,7 +14,7 @@ namespace key_index {
 
 // ---- Digests while several threads change them: words of 32 bits, each in one step. ----
 
-__device__ __forceinline__ uint32_t* WordsOf(const KeyIndexView& index, uint32_t bucket) {
+__device__ __forceinline__ uint32_t* WordsOf(const KeyBuckets& index, uint32_t bucket) {
   return reinterpret_cast<uint32_t*>(index.digests + bucket);
 }
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ uint32_t LoadWord(uint32_t* word) {
   return cuda::atomic_ref<uint32_t, cuda::thread_scope_device>(*word).load(cuda::std::memory_order_relaxed);
 }
 
-__device__ __forceinline__ uint4 LoadDigests(const KeyIndexView& index, uint32_t bucket) {
+__device__ __forceinline__ uint4 LoadDigests(const KeyBuckets& index, uint32_t bucket) {
   uint32_t* const words = WordsOf(index, bucket);
   return {LoadWord(words), LoadWord(words + 1), LoadWord(words + 2), LoadWord(words + 3)};
 }
@@ -40,28 +40,33 @@ __device__ __forceinline__ int TakePlace(uint32_t* word, uint32_t seen, uint32_t
   return -1;
 }
 
-}  // namespace key_index
-
-// Adds an absent key. Other threads may insert other keys in the same launch. Does nothing if all places are
-// occupied. `index` should be in registers: otherwise the compiler must assume that atomic functions change
-// it.
-__device__ __forceinline__ void InsertKey(const KeyIndexView& index, int64_t key, int64_t row) {
-  const uint64_t hash = key_index::HashOf(key);
-  const uint32_t digest = key_index::DigestOf(hash);
-  uint32_t bucket = key_index::HomeOf(hash, index.buckets);
+// Adds an absent key with this hash. Other threads may insert other keys in the same launch. Does nothing if
+// all places are occupied. `index` should be in registers: otherwise the compiler must assume that atomic
+// functions change it.
+__device__ __forceinline__ void Insert(const KeyBuckets& index, uint64_t hash, longlong2 key_and_row) {
+  const uint32_t digest = DigestOf(hash);
+  uint32_t bucket = HomeOf(hash, index.buckets);
   for (uint32_t searched = 0; searched < index.buckets; ++searched) {
     for (int i = 0; i < 4; ++i) {
       // Keys that are inserted at the same time, as a whole bucket is when an index grows, start at different
       // words.
       const int number = static_cast<int>(hash + i) & 3;
-      uint32_t* const word = key_index::WordsOf(index, bucket) + number;
-      const int place = key_index::TakePlace(word, key_index::LoadWord(word), digest);
+      uint32_t* const word = WordsOf(index, bucket) + number;
+      const int place = TakePlace(word, LoadWord(word), digest);
       if (place < 0) continue;
-      index.slots[static_cast<int64_t>(bucket) * KeyIndexView::kPlaces + number * 4 + place] = {key, row};
+      index.slots[static_cast<int64_t>(bucket) * KeyBuckets::kPlaces + number * 4 + place] = key_and_row;
       return;
     }
-    bucket = key_index::NextBucket(bucket, index.buckets);
+    bucket = NextBucket(bucket, index.buckets);
   }
+}
+
+}  // namespace key_index
+
+// Adds an absent key, as above.
+__device__ __forceinline__ void InsertKey(const KeyIndexView& index, int64_t key, int64_t row) {
+  const uint64_t hash = key_index::HashOf(key);
+  key_index::Insert(index.Of(hash), hash, {key, row});
 }
 
 }  // namespace sok

@@ -18,6 +18,10 @@ namespace sok {
 // The memory and the sizes of a map from 64-bit keys to row numbers. Every int64 value is a legal key. See
 // key_index_view.h for the layout. A place takes 17 bytes.
 //
+// An index grows piece by piece, so that no step waits for all of it: each Reserve enqueues the move of some
+// buckets, in proportion to the keys that were inserted since the last one. It has both arrays until all keys
+// have moved, after insertions of 4 % of its keys.
+//
 // The host knows how many keys there are because callers report what they have enqueued (CountInserted,
 // CountErased); it never waits for the device. All work on an index is in the order of one stream, or of
 // streams that wait for each other. One thread at a time. Move-only.
@@ -33,19 +37,25 @@ class KeyIndex {
   KeyIndexView view() const { return view_; }
 
   // Makes room for `keys` keys in total, so that inserting up to that many succeeds. Grows at least by half,
-  // if there is enough memory, and also frees the places of erased keys if there are many. Never shrinks.
-  // ResourceExhausted if memory runs out; the index is then unchanged.
+  // if there is enough memory, and also frees the places of erased keys if there are many. Moves all keys if
+  // so many new ones do not fit beside those that have not moved yet. Never shrinks. ResourceExhausted if
+  // memory runs out; the index then has the same keys and room.
   Status Reserve(cudaStream_t stream, int64_t keys);
 
   // Call it after InsertKeys with `n` keys, or an EraseKeys that found `n` keys, has been enqueued.
-  void CountInserted(int64_t n) { size_ += n; }
+  void CountInserted(int64_t n) {
+    size_ += n;
+    inserted_ += n;
+    old_room_ -= n;
+  }
   // CountErased also enqueues a count of the tombstones for a later Reserve, where that may save a rehash.
   void CountErased(cudaStream_t stream, int64_t n);
 
   int64_t size() const { return size_; }  // keys
-  int64_t bytes() const { return memory_.bytes(); }
+  int64_t bytes() const { return memory_.bytes() + old_memory_.bytes(); }
   int64_t places() const { return static_cast<int64_t>(view_.buckets) * KeyIndexView::kPlaces; }
-  // At least the number of tombstones: places of erased keys that were not free again at once.
+  // At least the number of tombstones: places of erased keys that were not free again at once. Not counted
+  // are those in buckets that the index leaves.
   int64_t erased() const { return erased_; }
 
  private:
@@ -60,7 +70,13 @@ class KeyIndex {
   int64_t BucketsFor(int64_t keys) const;
   // Whether tombstones are so few that `keys` keys are found as fast as without them.
   bool IsClean(int64_t keys) const;
-  Status Rehash(cudaStream_t stream, int64_t buckets);
+  // Whether keys have to move from view_.old.
+  bool grows() const { return view_.old.buckets > 0; }
+  // Begins to move all keys to new buckets. All keys of a growth before have moved.
+  Status BeginGrowth(cudaStream_t stream, int64_t buckets);
+  // Moves the keys of this many old buckets, or of all that are left.
+  Status Move(cudaStream_t stream, int64_t buckets);
+  void EndGrowth(cudaStream_t stream);
   Status EnqueueCount(cudaStream_t stream);
   // Lowers erased_ to what a count says, if it has arrived.
   void TakeCount();
@@ -68,7 +84,10 @@ class KeyIndex {
   DeviceAllocator* allocator_;
   double max_load_;
   DeviceBuffer<char> memory_;  // the slots, then the digests
+  DeviceBuffer<char> old_memory_;
   KeyIndexView view_;
+  int64_t inserted_ = 0;  // keys since the last Move
+  int64_t old_room_ = 0;  // new keys that the old buckets may still get
   int64_t size_ = 0;
   int64_t erased_ = 0;
   std::unique_ptr<TombstoneCount> count_;
@@ -109,11 +128,13 @@ Status EraseKeys(cudaStream_t stream, const GroupKeys& keys, int64_t* rows);
 
 // What KeyIndex launches besides its public launchers.
 
-// Inserts all keys of `from` into `to`, which contains none of them and has room for them.
-Status CopyKeys(cudaStream_t stream, const KeyIndexView& from, const KeyIndexView& to);
+// Inserts the keys of `from` whose home is in [begin, end), not empty, into `to`, which contains none of them
+// and has room for them. They also stay in `from`.
+Status MoveKeys(cudaStream_t stream, const KeyBuckets& from, uint32_t begin, uint32_t end,
+                const KeyBuckets& to);
 
 // Adds the number of tombstones, places whose digest says that their key was erased, to *sum, on the device.
-Status CountTombstones(cudaStream_t stream, const KeyIndexView& index, uint32_t* sum);
+Status CountTombstones(cudaStream_t stream, const KeyBuckets& index, uint32_t* sum);
 
 }  // namespace sok
 

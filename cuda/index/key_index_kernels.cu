@@ -10,6 +10,7 @@ namespace {
 using key_index::DigestOf;
 using key_index::Found;
 using key_index::HashOf;
+using key_index::HomeOf;
 using key_index::kErased;
 using key_index::LoadDigests;
 using key_index::PlacesEqualTo;
@@ -18,10 +19,12 @@ constexpr int kPlaces = KeyIndexView::kPlaces;
 
 // Other threads may erase other keys in the same launch. Returns the row that the key had.
 __device__ __forceinline__ int64_t EraseKey(const KeyIndexView& index, int64_t key) {
+  const uint64_t hash = HashOf(key);
+  const KeyBuckets buckets = index.Of(hash);
   const Found found =
-      key_index::Search(index, key, [&](uint32_t bucket) { return LoadDigests(index, bucket); });
+      key_index::Search(buckets, hash, key, [&](uint32_t bucket) { return LoadDigests(buckets, bucket); });
   if (found.slot < 0) return kAbsentRow;
-  uint32_t* const word = reinterpret_cast<uint32_t*>(index.digests) + found.slot / 4;
+  uint32_t* const word = reinterpret_cast<uint32_t*>(buckets.digests) + found.slot / 4;
   const int shift = static_cast<int>(found.slot % 4) * 8;
   // No search goes beyond a bucket with an empty place, so another empty place does no harm. Other threads
   // decide the same way: in this launch, a bucket without an empty place gets none, and a bucket that has one
@@ -29,7 +32,7 @@ __device__ __forceinline__ int64_t EraseKey(const KeyIndexView& index, int64_t k
   if (found.bucket_has_empty) {
     atomicAnd(word, ~(0xffu << shift));
   } else {
-    atomicXor(word, (DigestOf(HashOf(key)) ^ kErased) << shift);
+    atomicXor(word, (DigestOf(hash) ^ kErased) << shift);
   }
   return found.row;
 }
@@ -88,13 +91,34 @@ __global__ void __launch_bounds__(kThreadsPerBlock) EraseKernel(Keys keys, int64
   }
 }
 
-__global__ void __launch_bounds__(kThreadsPerBlock) CopyKeysKernel(KeyIndexView from, KeyIndexView to) {
-  const auto* const digests = reinterpret_cast<const unsigned char*>(from.digests);
-  const int64_t n = static_cast<int64_t>(from.buckets) * kPlaces;
-  for (int64_t slot = ThreadOfGrid(); slot < n; slot += ThreadsOfGrid()) {
-    if (digests[slot] <= kErased) continue;
-    const longlong2 key_and_row = from.slots[slot];
-    InsertKey(to, key_and_row.x, key_and_row.y);
+// Inserts the key in a place of `from`, if there is one whose home is in [begin, end), into `to`.
+__device__ __forceinline__ void MoveKey(const KeyBuckets& from, int64_t slot, uint32_t begin, uint32_t end,
+                                        const KeyBuckets& to) {
+  if (reinterpret_cast<const unsigned char*>(from.digests)[slot] <= kErased) return;
+  const longlong2 key_and_row = from.slots[slot];
+  const uint64_t hash = HashOf(key_and_row.x);
+  const uint32_t home = HomeOf(hash, from.buckets);
+  if (home >= begin && home < end) key_index::Insert(to, hash, key_and_row);
+}
+
+// The number of resident blocks to compile for: with more, registers spill.
+constexpr int kResidentMoves = 6;
+
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentMoves)
+    MoveKeysKernel(KeyBuckets from, uint32_t begin, uint32_t end, KeyBuckets to) {
+  const int64_t first = static_cast<int64_t>(begin) * kPlaces;
+  const int64_t last = static_cast<int64_t>(end) * kPlaces;
+  for (int64_t slot = first + ThreadOfGrid(); slot < last; slot += ThreadsOfGrid()) {
+    MoveKey(from, slot, begin, end, to);
+  }
+  // Keys that overflowed from these buckets are in the following ones, up to the first with an empty place. A
+  // few threads go through them: there is one such run in a launch.
+  if (ThreadOfGrid() >= kPlaces) return;
+  uint32_t bucket = end - 1;
+  while (PlacesEqualTo(from.digests[bucket], 0) == 0) {
+    bucket = key_index::NextBucket(bucket, from.buckets);
+    if (bucket == begin) return;
+    MoveKey(from, static_cast<int64_t>(bucket) * kPlaces + ThreadOfGrid(), begin, end, to);
   }
 }
 
@@ -113,14 +137,15 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 }  // namespace
 
-Status CountTombstones(cudaStream_t stream, const KeyIndexView& index, uint32_t* sum) {
+Status CountTombstones(cudaStream_t stream, const KeyBuckets& index, uint32_t* sum) {
   return Launch("CountTombstones", stream, ShapeFor(std::min<int64_t>(index.buckets, kMostCounters)),
                 CountTombstonesKernel, index.digests, static_cast<int64_t>(index.buckets), sum);
 }
 
-Status CopyKeys(cudaStream_t stream, const KeyIndexView& from, const KeyIndexView& to) {
-  const int64_t places = static_cast<int64_t>(from.buckets) * kPlaces;
-  return Launch("CopyKeys", stream, ShapeFor(places), CopyKeysKernel, from, to);
+Status MoveKeys(cudaStream_t stream, const KeyBuckets& from, uint32_t begin, uint32_t end,
+                const KeyBuckets& to) {
+  const int64_t places = static_cast<int64_t>(end - begin) * kPlaces;
+  return Launch("MoveKeys", stream, ShapeFor(places), MoveKeysKernel, from, begin, end, to);
 }
 
 Status FindKeys(cudaStream_t stream, const KeyIndexView& index, const int64_t* keys, int64_t n,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <random>
@@ -340,6 +341,71 @@ TEST_F(KeyIndexTest, GrowthIsByHalfAtLeast) {
   EXPECT_EQ(index.bytes(), bytes);
   KeyIndex moved = std::move(index);
   ExpectHolds(moved, map, {});
+}
+
+// A key with this home, one of 2^20 for each.
+int64_t KeyAtHome(uint32_t home, uint32_t buckets, uint64_t number) {
+  const uint64_t high = ((uint64_t{home} << 32) + buckets - 1) / buckets;
+  return KeyWithHash(high << 32 | (number * 0x9e3779b9u & 0xffffffffu));
+}
+
+// Keys of few homes: runs of full buckets, of which one goes on from the last bucket to the first. Every
+// piece of 64 buckets that moves ends within one, and the next begins with a home.
+TEST_F(KeyIndexTest, GrowsPieceByPiece) {
+  constexpr int64_t kKeys = 4000;
+  std::mt19937_64 random(5);
+  KeyIndex index(&allocator_);
+  Map map;
+  ASSERT_TRUE(index.Reserve(nullptr, kKeys).ok());
+  const uint32_t buckets = index.view().buckets;
+  std::vector<int64_t> keys;
+  for (int64_t i = 0; i < kKeys + 900; ++i) {
+    const auto home = static_cast<uint32_t>(i * 8 % buckets / 8 * 8);
+    keys.push_back(KeyAtHome(home == 0 ? buckets - 1 : home, buckets, i));
+  }
+  Insert({keys.begin(), keys.begin() + kKeys}, 0, &index, &map);
+  int pieces = 0;
+  uint32_t moved = 0;
+  int64_t next = kKeys;
+  while (next < static_cast<int64_t>(keys.size())) {
+    const bool grew = index.view().old.buckets > 0;
+    Insert({keys.begin() + next, keys.begin() + next + 30}, next, &index, &map);
+    next += 30;
+    const KeyIndexView view = index.view();
+    if (view.old.buckets > 0) {
+      EXPECT_EQ(view.old.buckets, buckets);
+      EXPECT_LE(view.moved, (grew ? moved : 0) + 64);
+      EXPECT_EQ(index.bytes(), 17 * 16 * (int64_t{view.buckets} + buckets));
+      moved = view.moved;
+      ++pieces;
+    }
+    std::vector<int64_t> some;
+    std::sample(keys.begin(), keys.end(), std::back_inserter(some), 400, random);
+    EXPECT_EQ(Find(index, some), RowsIn(map, some));
+    some.resize(8);
+    const std::vector<int64_t> rows = RowsIn(map, some);
+    EXPECT_EQ(Erase(some, &index, &map), rows);
+  }
+  EXPECT_GE(pieces, 4);
+  EXPECT_EQ(index.view().old.buckets, 0u);
+  EXPECT_EQ(index.bytes(), 17 * index.places());
+  ExpectHolds(index, map, keys);
+}
+
+// Fewer places are free beside keys that have not moved than keys are new: all move.
+TEST_F(KeyIndexTest, ManyNewKeysWaitForTheMove) {
+  for (const double max_load : {0.9, 1.0}) {
+    KeyIndex index(&allocator_, max_load);
+    Map map;
+    ASSERT_TRUE(index.Reserve(nullptr, 1600).ok());
+    const auto full = static_cast<int64_t>(max_load * index.places());
+    Insert(DistinctIds(full, 1), 0, &index, &map);
+    Insert(DistinctIds(20, 2), full, &index, &map);
+    EXPECT_EQ(index.view().old.buckets > 0, max_load < 1.0);
+    Insert(DistinctIds(300, 3), full + 20, &index, &map);
+    EXPECT_EQ(index.view().old.buckets, 0u);
+    ExpectHolds(index, map, DistinctIds(100, 4));
+  }
 }
 
 // Fails for allocations of more than `budget` bytes.

@@ -28,8 +28,8 @@ namespace sok {
 // The row that an absent key has.
 constexpr int64_t kAbsentRow = -1;
 
-// Pointers to device memory, valid until the next Reserve of the index. An index without buckets is empty.
-struct KeyIndexView {
+// Pointers to device memory. Without buckets there are no keys.
+struct KeyBuckets {
   static constexpr int kPlaces = 16;  // of a bucket
 
   uint4* digests = nullptr;    // [buckets]
@@ -83,15 +83,32 @@ struct Found {
 
 }  // namespace key_index
 
+// An index, valid until its next Reserve: its buckets and, while it grows, those that it had.
+struct KeyIndexView : KeyBuckets {
+  KeyBuckets old;
+  // Of the keys whose home is below this in `old`, none is in `old`. Without old buckets every home there is
+  // 0.
+  uint32_t moved = 1;
+
+  // The buckets that have the key with this hash, if the index has it.
+  SOK_HOST_DEVICE KeyBuckets Of(uint64_t hash) const {
+    const bool is_moved = key_index::HomeOf(hash, old.buckets) < moved;
+    KeyBuckets of;
+    of.digests = is_moved ? digests : old.digests;
+    of.slots = is_moved ? slots : old.slots;
+    of.buckets = is_moved ? buckets : old.buckets;
+    return of;
+  }
+};
+
 #if defined(__CUDACC__) || defined(SOK_CUDA_ON_HOST)
 
 namespace key_index {
 
-// Searches for a key; load_digests(bucket) reads the digests of a bucket.
+// Searches for a key with this hash; load_digests(bucket) reads the digests of a bucket.
 template <typename LoadDigests>
-__device__ __forceinline__ Found Search(const KeyIndexView& index, int64_t key,
+__device__ __forceinline__ Found Search(const KeyBuckets& index, uint64_t hash, int64_t key,
                                         const LoadDigests& load_digests) {
-  const uint64_t hash = HashOf(key);
   const uint32_t pattern = DigestOf(hash) * 0x01010101u;
   uint32_t bucket = HomeOf(hash, index.buckets);
   // In a full index no digest ends the search.
@@ -99,8 +116,8 @@ __device__ __forceinline__ Found Search(const KeyIndexView& index, int64_t key,
     const uint4 digests = load_digests(bucket);
     const bool has_empty = PlacesEqualTo(digests, 0) != 0;
     for (uint32_t equal = PlacesEqualTo(digests, pattern); equal != 0; equal &= equal - 1) {
-      const int64_t slot = static_cast<int64_t>(bucket) * KeyIndexView::kPlaces +
-                           PlaceOfBit(__ffs(static_cast<int>(equal)) - 1);
+      const int64_t slot =
+          static_cast<int64_t>(bucket) * KeyBuckets::kPlaces + PlaceOfBit(__ffs(static_cast<int>(equal)) - 1);
       const longlong2 key_and_row = index.slots[slot];
       if (key_and_row.x == key) return {slot, key_and_row.y, has_empty};
     }
@@ -114,7 +131,9 @@ __device__ __forceinline__ Found Search(const KeyIndexView& index, int64_t key,
 
 // The row of `key`, or kAbsentRow. No other thread may change the index in the same launch.
 __device__ __forceinline__ int64_t FindRow(const KeyIndexView& index, int64_t key) {
-  return key_index::Search(index, key, [&](uint32_t bucket) { return index.digests[bucket]; }).row;
+  const uint64_t hash = key_index::HashOf(key);
+  const KeyBuckets buckets = index.Of(hash);
+  return key_index::Search(buckets, hash, key, [&](uint32_t bucket) { return buckets.digests[bucket]; }).row;
 }
 
 #endif  // defined(__CUDACC__) || defined(SOK_CUDA_ON_HOST)

@@ -19,6 +19,9 @@ template <typename T>
 struct ColumnView {
   SlabsView slabs;
 
+  // Whether there is no column.
+  SOK_HOST_DEVICE bool is_null() const { return slabs.slabs == nullptr; }
+
   SOK_HOST_DEVICE T& operator[](int64_t row) const { return *reinterpret_cast<T*>(slabs.at(row)); }
 };
 

@@ -65,9 +65,10 @@ class ChooseLeastTest : public ::testing::TestWithParam<bool> {
     DeviceColumn<int64_t> frequency(&allocator_);
     WriteColumn(rows.last_used, &last_used);
     if (by_frequency) WriteColumn(rows.frequency, &frequency);
-    DeviceArray<int64_t> keys(rows.keys);
+    DeviceColumn<int64_t> keys(&allocator_);
+    WriteColumn(rows.keys, &keys);
     RowPriorities priorities;
-    priorities.keys = keys.data();
+    priorities.keys = keys.view();
     priorities.last_used = last_used.view();
     priorities.uses = *std::max_element(rows.last_used.begin(), rows.last_used.end());
     priorities.by_frequency = by_frequency;

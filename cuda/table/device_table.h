@@ -174,7 +174,9 @@ class DeviceTable {
   }
   RowStoreView rows() const { return store_.view(); }
   // Null if references are row numbers.
-  const uint32_t* states() const { return directory_.has_erased() ? directory_.view().states : nullptr; }
+  ColumnView<uint32_t> states() const {
+    return directory_.has_erased() ? directory_.view().states : ColumnView<uint32_t>();
+  }
   const KeyDirectory& directory() const { return directory_; }
   DeviceUsage& usage() { return usage_; }
   const DeviceUsage& usage() const { return usage_; }

@@ -140,12 +140,12 @@ Status EraseRows(cudaStream_t stream, const KeyDirectory& directory, int64_t* ro
 namespace {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    MakeReferencesKernel(IdsOfGroup ids, const uint32_t* const* states, int64_t* rows) {
+    MakeReferencesKernel(IdsOfGroup ids, const ColumnView<uint32_t>* states, int64_t* rows) {
   const int64_t n = ids.begin[ids.tables];
   for (int64_t u = ThreadOfGrid(); u < n; u += ThreadsOfGrid()) {
-    const uint32_t* const of_table = states[PartOf(ids.begin, ids.tables, u)];
+    const ColumnView<uint32_t>& of_table = states[PartOf(ids.begin, ids.tables, u)];
     const int64_t row = rows[u];
-    if (of_table != nullptr && row >= 0) rows[u] = ReferenceTo(row, of_table[row]);
+    if (!of_table.is_null() && row >= 0) rows[u] = ReferenceTo(row, of_table[row]);
   }
 }
 
@@ -156,7 +156,7 @@ __device__ __forceinline__ void NoteFirst(uint64_t* first, int64_t i) {
 __global__ void __launch_bounds__(kThreadsPerBlock) ResolveKernel(ReferencedRows in) {
   for (int64_t i = ThreadOfGrid(); i < in.n; i += ThreadsOfGrid()) {
     const int64_t reference = in.references[i];
-    const bool has_generation = in.states != nullptr && reference >= 0;
+    const bool has_generation = !in.states.is_null() && reference >= 0;
     int64_t row = has_generation ? RowOf(reference) : reference;
     const bool is_known = row == kAbsentRow ? in.may_be_absent : row >= 0 && row < in.row_limit;
     if (!is_known) {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) ResolveKernel(ReferencedRows
 
 }  // namespace
 
-Status MakeReferences(cudaStream_t stream, const IdsOfGroup& ids, const uint32_t* const* states,
+Status MakeReferences(cudaStream_t stream, const IdsOfGroup& ids, const ColumnView<uint32_t>* states,
                       int64_t* rows) {
   return Launch("MakeReferences", stream, ShapeFor(ids.max), MakeReferencesKernel, ids, states, rows);
 }

@@ -69,7 +69,7 @@ Status EraseRows(cudaStream_t stream, const KeyDirectory& directory, int64_t* ro
 
 // Turns the rows of a group's ids into references; kAbsentRow stays. `states`, on the device, has the states
 // of each table's rows; null for a table whose references are row numbers.
-Status MakeReferences(cudaStream_t stream, const IdsOfGroup& ids, const uint32_t* const* states,
+Status MakeReferences(cudaStream_t stream, const IdsOfGroup& ids, const ColumnView<uint32_t>* states,
                       int64_t* rows);
 
 // The rows of references to one table.
@@ -77,8 +77,8 @@ struct ReferencedRows {
   const int64_t* references = nullptr;  // [n]
   int64_t n = 0;
   int64_t row_limit = 0;
-  const uint32_t* states = nullptr;  // null if no row was ever freed: references are then row numbers
-  int64_t* rows = nullptr;           // [n]: kAbsentRow for a row that was freed since. May be null
+  ColumnView<uint32_t> states;  // null if no row was ever freed: references are then row numbers
+  int64_t* rows = nullptr;      // [n]: kAbsentRow for a row that was freed since. May be null
   // Becomes the minimum of its value and the first position whose row the table never had. kAbsentRow counts
   // as such a row unless `may_be_absent`.
   uint64_t* first_unknown = nullptr;

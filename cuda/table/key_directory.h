@@ -13,6 +13,7 @@
 #include "cuda/base/device_buffer.h"
 #include "cuda/index/key_index.h"
 #include "cuda/index/key_index_view.h"
+#include "cuda/store/row_column.h"
 #include "cuda/table/growing_array.h"
 
 namespace sok {
@@ -37,8 +38,8 @@ SOK_HOST_DEVICE bool IsCurrentReference(int64_t reference, uint32_t state) {
 // Pointers to device memory, valid until the directory next makes room.
 struct KeyDirectoryView {
   KeyIndexView index;
-  int64_t* keys = nullptr;       // [rows]: the key of a row in use
-  uint32_t* states = nullptr;    // [rows]
+  ColumnView<int64_t> keys;  // of rows in use
+  ColumnView<uint32_t> states;
   int64_t* free_rows = nullptr;  // a stack, its top at the end
 };
 
@@ -66,7 +67,7 @@ class KeyDirectory {
   bool has_erased() const { return has_erased_; }
   int64_t bytes() const { return index_.bytes() + keys_.bytes() + states_.bytes() + free_rows_.bytes(); }
 
-  KeyDirectoryView view() const { return {index_.view(), keys_.data(), states_.data(), free_rows_.data()}; }
+  KeyDirectoryView view() const { return {index_.view(), keys_.view(), states_.view(), free_rows_.data()}; }
 
   // Makes room for `keys` keys in total and for the rows [0, rows). ResourceExhausted if memory runs out; the
   // contents are then unchanged, and what has grown stays larger.
@@ -80,8 +81,8 @@ class KeyDirectory {
 
  private:
   KeyIndex index_;
-  GrowingArray<int64_t> keys_;
-  GrowingArray<uint32_t> states_;
+  DeviceColumn<int64_t> keys_;
+  DeviceColumn<uint32_t> states_;
   GrowingArray<int64_t> free_rows_;
   int64_t num_free_ = 0;
   int64_t row_limit_ = 0;

@@ -157,11 +157,11 @@ class KeyDirectoryTest : public testing::Test {
   }
 
   void ExpectReferences(const std::vector<Ids>& tables, DeviceIds* ids) {
-    std::vector<const uint32_t*> states;
+    std::vector<ColumnView<uint32_t>> states;
     for (const KeyDirectory& directory : directories_) {
-      states.push_back(directory.has_erased() ? directory.view().states : nullptr);
+      states.push_back(directory.has_erased() ? directory.view().states : ColumnView<uint32_t>());
     }
-    DeviceArray<const uint32_t*> device_states(states);
+    DeviceArray<ColumnView<uint32_t>> device_states(states);
     ASSERT_TRUE(MakeReferences(nullptr, ids->ids(), device_states.data(), ids->rows()).ok());
     std::vector<Ids> references = ids->FetchRows();
     for (size_t t = 0; t < tables.size(); ++t) {
@@ -234,7 +234,7 @@ class KeyDirectoryTest : public testing::Test {
     referenced.references = device_references.data();
     referenced.n = n;
     referenced.row_limit = directories_[t].row_limit();
-    referenced.states = directories_[t].has_erased() ? directories_[t].view().states : nullptr;
+    referenced.states = directories_[t].has_erased() ? directories_[t].view().states : ColumnView<uint32_t>();
     referenced.rows = rows.data();
     referenced.first_unknown = first.data();
     referenced.first_stale = first.data() + 1;

@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 // Turns the bits of kept rows into those of rows in use that are not kept. One warp per word.
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    CandidatesKernel(const uint32_t* states, int64_t rows, int64_t words, uint32_t* bits) {
+    CandidatesKernel(ColumnView<uint32_t> states, int64_t rows, int64_t words, uint32_t* bits) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   for (int64_t word = ThreadOfGrid() / 32; word < words; word += ThreadsOfGrid() / 32) {
     const int64_t row = word * 32 + lane;

@@ -19,7 +19,7 @@ namespace sok {
 // (last_used, key) first, or with `by_frequency` smallest (frequency, last_used, key). Each is converted to
 // an unsigned number that sorts the same way.
 struct RowPriorities {
-  const int64_t* keys = nullptr;  // [rows], on the device; distinct
+  ColumnView<int64_t> keys;       // distinct
   ColumnView<int64_t> last_used;  // from 0 to `uses`
   ColumnView<int64_t> frequency;  // none is negative; read only `by_frequency`
   int64_t uses = 0;

@@ -42,11 +42,11 @@ Status Select(const char* what, cudaStream_t stream, DeviceAllocator* scratch, c
 
 // If `states` is null, every row is in use.
 struct UseOfRows {
-  const uint32_t* states;
-  __device__ bool operator()(int64_t row) const { return states == nullptr || IsInUse(states[row]); }
+  ColumnView<uint32_t> states;
+  __device__ bool operator()(int64_t row) const { return states.is_null() || IsInUse(states[row]); }
 };
 UseOfRows UseOf(const DeviceTable& table) {
-  return {table.options().use_hashtable ? table.directory().view().states : nullptr};
+  return {table.options().use_hashtable ? table.directory().view().states : ColumnView<uint32_t>()};
 }
 
 struct IsUnused {
@@ -146,12 +146,11 @@ Status SelectInUse(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* t
 
 namespace {
 
-// Null keys: those of a table without hashing.
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    GatherKeysKernel(const int64_t* keys_of_rows, StaticRows static_rows, const int64_t* rows, int64_t n,
-                     int64_t* keys) {
+    GatherKeysKernel(bool is_static, ColumnView<int64_t> keys_of_rows, StaticRows static_rows,
+                     const int64_t* rows, int64_t n, int64_t* keys) {
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
-    keys[i] = keys_of_rows == nullptr ? static_rows.KeyOf(rows[i]) : keys_of_rows[rows[i]];
+    keys[i] = is_static ? static_rows.KeyOf(rows[i]) : keys_of_rows[rows[i]];
   }
 }
 
@@ -159,9 +158,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 Status GatherKeys(cudaStream_t stream, const DeviceTable& table, const int64_t* rows, int64_t n,
                   int64_t* keys) {
-  const int64_t* const keys_of_rows = table.options().use_hashtable ? table.directory().view().keys : nullptr;
-  return Launch("GatherKeys", stream, ShapeFor(n), GatherKeysKernel, keys_of_rows, table.static_rows(), rows,
-                n, keys);
+  return Launch("GatherKeys", stream, ShapeFor(n), GatherKeysKernel, !table.options().use_hashtable,
+                table.directory().view().keys, table.static_rows(), rows, n, keys);
 }
 
 }  // namespace sok
