@@ -1,14 +1,21 @@
 """Tables that grow: new rows, the longest step, steps on rows that exist, and memory, at many sizes.
 
-Each library trains one table with LazyAdam in its own process. They take turns: first with batches of new
-keys, up to a number of rows, then with batches of keys that the table has. `longest` is the longest step with
-new rows since the number of rows before, and `/median` is that time divided by their median.
+Each library trains one table in its own process. `tensorflow` is a `tf.Variable`, which has all rows from the
+beginning. They take turns: first with batches of new keys, up to a number of rows, then with batches of keys
+that the table has. `longest` is the longest step with new rows since the number of rows before, `at` is the
+number of rows before that step, and `/median` is its time divided by their median. `processor` is the time of
+all threads.
+
+A virtual machine may have to get memory from its host before a program can use it, which takes longer than
+anything that a table does. With --held, a process touches memory before it measures, and gives a piece of it
+back before each step with new rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import mmap
 import pathlib
 import sys
 import tempfile
@@ -20,18 +27,20 @@ import numpy as np
 from bench import flags, plots, processes, report, sides
 from bench.timing import Sample, Timing
 
-_PEERS = ("tfra",)
+_PEERS = ("tfra", "tensorflow")
 FLAGS = {
     "rows": flags.Flag(flags.number(), "rows at which steps are measured", (2**20, 2**22, 2**24)),
     "dim": (16,),
-    **dict(batch=2**20, threads=(2,), rounds=5),
+    **dict(batch=2**20, threads=(2,), rounds=5, optimizer="lazy_adam"),
+    "held": flags.Flag(flags.number(int, 0), "bytes for each new row that a process touches before", 0),
     "peers": flags.Flag(flags.one_of("name", _PEERS), "some of " + ",".join(_PEERS), _PEERS),
     "environments": flags.Flag(pathlib.Path, "folder of the peers' environments", sides.default_folder()),
     "other": flags.Flag(sides.built_checkout, f"another checkout: {sides.OTHER}"),
 }
 TOGETHER = ("rows", "peers")
 _HASH = np.uint64(0x9E3779B97F4A7C15)
-_NEW, _LONGEST, _TO_MEDIAN, _OLD, _BYTES = "ns a new row", "longest ms", "/median", "ns an id", "bytes a row"
+_NEW, _PROCESSOR, _OLD, _BYTES = "ns a new row", "processor ns a new row", "ns an id", "bytes a row"
+_LONGEST, _AT, _TO_MEDIAN = "longest ms", "at", "/median"
 
 
 def measure(point: argparse.Namespace) -> list[report.Result]:
@@ -54,8 +63,9 @@ def measure(point: argparse.Namespace) -> list[report.Result]:
 
 
 def _process(name: str, point: argparse.Namespace, folder: pathlib.Path) -> processes.MeasuringProcess:
-    numbers = [str(number) for number in (point.dim, point.batch, point.threads)]
-    command = [str(sides.interpreter(name, point.environments)), "-m", "workloads.growth", name, *numbers]
+    numbers = [str(number) for number in (point.dim, point.threads, max(point.rows), point.held)]
+    program = [str(sides.interpreter(name, point.environments)), "-m", "workloads.growth"]
+    command = [*program, name, point.optimizer, *numbers]
     return processes.MeasuringProcess(name, command, sides.variables_of(name, point), folder / f"{name}.log")
 
 
@@ -72,7 +82,7 @@ def draw(path: pathlib.Path, results: Sequence[report.Result]) -> None:
 
 def table(results: Sequence[report.Result]) -> str:
     """A line for each library at each number of rows."""
-    columns = (_NEW, _LONGEST, _TO_MEDIAN, _OLD, _BYTES)
+    columns = (_NEW, _PROCESSOR, _LONGEST, _AT, _TO_MEDIAN, _OLD, _BYTES)
     lines = [
         [str(result.question["rows"]), str(result.question["dim"]), name]
         + [report.text_of(result.counts[f"{name}: {what}"]) for what in columns]
@@ -103,7 +113,9 @@ def _measure_at(
     for name, process in running.items():
         walls = [sample.wall for sample in grown[name]]
         counts[f"{name}: {_NEW}"] = sum(walls) * 1e6 / (rows - done)
+        counts[f"{name}: {_PROCESSOR}"] = sum(sample.cpu for sample in grown[name]) * 1e6 / (rows - done)
         counts[f"{name}: {_LONGEST}"] = max(walls)
+        counts[f"{name}: {_AT}"] = firsts[walls.index(max(walls))]
         counts[f"{name}: {_TO_MEDIAN}"] = max(walls) / float(np.median(walls))
         counts[f"{name}: {_OLD}"] = Timing.of(old[name]).median * 1e6 / point.batch
         counts[f"{name}: {_BYTES}"] = float(process.ask("0 bytes 0")) / rows
@@ -116,7 +128,9 @@ def _keys(numbers: np.ndarray) -> np.ndarray:
     return (numbers.astype(np.uint64) * _HASH).view(np.int64)
 
 
-def _answer(library: str, dim: int, batch: int, threads: int) -> Callable[[str, str], object]:
+def _answer(
+    library: str, optimizer: str, dim: int, threads: int, rows: int, held: int
+) -> Callable[[str, str], object]:
     """A library's process: answers "new first:count", "old rows:count" and "bytes"."""
     import tensorflow as tf
 
@@ -126,18 +140,26 @@ def _answer(library: str, dim: int, batch: int, threads: int) -> Callable[[str, 
     config = v1.ConfigProto(intra_op_parallelism_threads=threads)
     session = v1.Session(config=config)
     ids = v1.placeholder(tf.int64, [None])
-    step = (_ours if library in (sides.OURS, sides.OTHER) else _tfra)(session, ids, dim)
+    make = {"tfra": _tfra, "tensorflow": _tensorflow}.get(library, _ours)
+    step = make(session, ids, (rows, dim), optimizer)
+    before = _resident_bytes()
     session.run(v1.global_variables_initializer())
     call = session.make_callable(step, [ids])
     call(_keys(np.arange(0)))  # The first run takes longer.
-    before = _resident_bytes()
+    if make is not _tensorflow:
+        before = _resident_bytes()
+    memory = _HeldMemory(held * rows)
     rng = np.random.default_rng(1)
 
     def answer(what: str, argument: str) -> object:
         if what == "bytes":
-            return _resident_bytes() - before
+            return _resident_bytes() - memory.size - before
         first, count = map(int, argument.split(":"))
-        keys = _keys(np.arange(first, first + count) if what == "new" else rng.integers(0, first, count))
+        if what == "new":
+            memory.give_back(held * count)
+        keys = np.arange(first, first + count) if what == "new" else rng.integers(0, first, count)
+        if make is not _tensorflow:
+            keys = _keys(keys)
         wall, cpu = time.perf_counter(), time.process_time()
         call(keys)
         return Sample((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
@@ -145,28 +167,55 @@ def _answer(library: str, dim: int, batch: int, threads: int) -> Callable[[str, 
     return answer
 
 
-def _ours(session, ids, dim):
-    import tensorflow as tf
+class _HeldMemory:
+    """Memory that this process has touched."""
 
+    def __init__(self, size: int) -> None:
+        self.size = size  # what is left
+        self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._map.madvise(mmap.MADV_HUGEPAGE)
+        np.frombuffer(self._map, np.uint8)[: size : mmap.PAGESIZE] = 1
+
+    def give_back(self, size: int) -> None:
+        begin = max(self.size - size, 0) // mmap.PAGESIZE * mmap.PAGESIZE
+        if begin < self.size:
+            self._map.madvise(mmap.MADV_DONTNEED, begin, self.size - begin)
+        self.size = begin
+
+
+def _ours(session, ids, shape, optimizer):
     import sparse_operation_kit as sok
 
     session.run(sok.Init(global_batch_size=1, seed=1))
-    table = sok.EmbeddingVariable("table", dim)
+    return _train(sok.EmbeddingVariable("table", shape[1]), ids, optimizer)
+
+
+def _tensorflow(session, ids, shape, optimizer):
+    import tensorflow as tf
+
+    del session
+    return _train(tf.compat.v1.get_variable("table", shape, use_resource=True), ids, optimizer)
+
+
+def _train(table, ids, optimizer):
+    import tensorflow as tf
+
+    from bench.session_sides import make_optimizer
+
     loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, ids)))
-    optimizer = sok.tf.keras.optimizers.LazyAdamOptimizer(sides.LEARNING_RATE)
-    return optimizer.apply_gradients(zip(tf.gradients(loss, [table]), [table]))
+    return make_optimizer(optimizer).apply_gradients(zip(tf.gradients(loss, [table]), [table]))
 
 
-def _tfra(session, ids, dim):
+def _tfra(session, ids, shape, optimizer):
     import tensorflow as tf
 
     from bench.tfra_side import de, make_optimizer
 
     del session
     initializer = tf.compat.v1.random_normal_initializer(stddev=0.05)
-    table = de.get_variable("table", dim=dim, devices=["/CPU:0"], initializer=initializer)
+    table = de.get_variable("table", dim=shape[1], devices=["/CPU:0"], initializer=initializer)
     rows, trained = de.embedding_lookup_unique(table, ids, name="trained", return_trainable=True)
-    return make_optimizer("lazy_adam").minimize(tf.reduce_sum(tf.square(rows)), var_list=[trained])
+    return make_optimizer(optimizer).minimize(tf.reduce_sum(tf.square(rows)), var_list=[trained])
 
 
 def _resident_bytes() -> int:
@@ -174,4 +223,4 @@ def _resident_bytes() -> int:
 
 
 if __name__ == "__main__":
-    processes.answer_lines(lambda: _answer(sys.argv[1], *map(int, sys.argv[2:])))
+    processes.answer_lines(lambda: _answer(*sys.argv[1:3], *map(int, sys.argv[3:])))
