@@ -169,7 +169,7 @@ def test_initial_rows_are_those_of_a_matrix(rows):
 
 def ordinary_rows(initializer, rows, dim):
     """The initial value of an ordinary variable."""
-    with harness.graph_and_session() as session:
+    with harness.graph_and_session() as session, harness.reference():
         variable = v1.get_variable("ordinary", [rows, dim], initializer=initializer)
         harness.initialize(session)
         return session.run(variable)

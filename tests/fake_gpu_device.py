@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import pytest
 import tensorflow as tf
 from tensorflow.python.framework import load_library
 
@@ -61,6 +62,10 @@ if not tf.config.list_physical_devices("GPU"):
 
 
 def session(rewrites: bool = True, **options: bool) -> tf.compat.v1.Session:
+# For tests of what only the CUDA runtime on the host counts.
+counts_work = pytest.mark.skipif(_REAL, reason="a GPU does not count its work")
+
+
     """Returns a session of the default graph, without soft placement.
 
     Args:

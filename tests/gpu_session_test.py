@@ -361,6 +361,7 @@ def test_constants_that_a_lookup_needs_on_the_host_do_not_come_from_the_gpu(trai
             assert device_type(constant.device) == "CPU"
 
 
+@fake_gpu_device.counts_work
 def test_orders_between_cpu_and_gpu_take_no_copy():
     pending = []
     with tf.Graph().as_default(), fake_gpu_device.session() as session:
@@ -388,6 +389,7 @@ def test_orders_between_cpu_and_gpu_take_no_copy():
         np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 1 - 11 * 0.5))
 
 
+@fake_gpu_device.counts_work
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
     """For dense ids, and for bags with weights."""

@@ -127,10 +127,11 @@ class Features:
         self.combiners.append(combiner)
         self.weights.append(bags(weights) if weighted else None)
         self.weight_tensors += [weights] if weighted else []
-        wanted = tf.compat.v1.nn.embedding_lookup_sparse(
-            rows.source, sparse(positions), sparse(weights) if weighted else None, combiner=combiner
-        )
-        self.wanted.append(tf.pad(wanted, [[0, BATCH - tf.shape(wanted)[0]], [0, 0]]))
+        with harness.reference():
+            wanted = tf.compat.v1.nn.embedding_lookup_sparse(
+                rows.source, sparse(positions), sparse(weights) if weighted else None, combiner=combiner
+            )
+            self.wanted.append(tf.pad(wanted, [[0, BATCH - tf.shape(wanted)[0]], [0, 0]]))
 
     def look_up(self, **kwargs):
         """The group's outputs."""
@@ -148,6 +149,7 @@ class Features:
 
     def compare(self, session, outputs):
         """Compares outputs, gradients of variables and gradients of weights with TensorFlow's."""
+        assert all("CPU:0" in wanted.device for wanted in self.wanted)
         losses = [
             tf.add_n([tf.reduce_sum(tf.sin(output * (i + 1.0))) for i, output in enumerate(side)])
             for side in (outputs, self.wanted)

@@ -69,7 +69,7 @@ download() {  # the Python packages of the tests, into $stage/wheels
 
 copy_programs() {
   local path
-  for path in tests examples benchmarks pyproject.toml tools/run_pytest.py tools/fork_server.py; do
+  for path in tests examples benchmarks pyproject.toml tools/run_pytest.py tools/fork_server.py tools/gpu/check.py; do
     (cd "$SOK_ROOT" && git ls-files -z -- "$path" | xargs -0 cp --parents -t "$stage")
   done
   install -m 755 "$SOK_ROOT/tools/gpu/run.sh" "$stage/run.sh"

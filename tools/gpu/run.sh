@@ -2,8 +2,8 @@
 # Runs, on a machine with a GPU and without this checkout, what is beside it:
 #   from tools/gpu/programs.sh  engine_test, some of its tests under compute-sanitizer where that is found, and
 #                               engine_benchmark, within ten minutes
-#   from tools/gpu/pack.sh      the Python tests that can have their tables on a GPU, a training of examples/train_ctr.py
-#                               on GPU and CPU, and benchmarks/lookup_and_step.py
+#   from tools/gpu/pack.sh      a comparison of GPU and CPU, the Python tests that can have their tables on a GPU, a training
+#                               of examples/train_ctr.py on both, and benchmarks/lookup_and_step.py
 #
 # Usage: run.sh [OUTPUT]
 #   OUTPUT  the folder for what they print and measure; $OUT, or `output` beside this file, if not given
@@ -103,6 +103,7 @@ run_pack() {
   fi
   begin
   cd "$here" || exit 1
+  step check 300 "$python" tools/gpu/check.py
   # Tests share the GPU. By default TensorFlow would take all of its memory for the first.
   export TF_FORCE_GPU_ALLOW_GROWTH=true
   while read -r file; do
