@@ -29,6 +29,7 @@ _PLUGIN = "tests/fake_gpu/libsok_cuda_plugin.so" if _REAL else "tests/fake_gpu/l
 # C++ functions, by the names that the linker knows them by.
 _RUNTIME = {
     "allocate": "_Z10cudaMallocPPvm",
+    "bytes_in_use": "_ZN3sok7on_host16DeviceBytesInUseEv",
     "create_stream": "_Z25cudaStreamCreateWithFlagsPP11CUstream_stj",
     "enqueued_work": "_ZN3sok7on_host12EnqueuedWorkEv",
     "limit_memory": "_ZN3sok7on_host20SetDeviceMemoryLimitEm",
@@ -61,11 +62,11 @@ if not tf.config.list_physical_devices("GPU"):
     raise SystemExit("There is no CUDA device, or no driver for it: nothing was tested.")
 
 
-def session(rewrites: bool = True, **options: bool) -> tf.compat.v1.Session:
 # For tests of what only the CUDA runtime on the host counts.
 counts_work = pytest.mark.skipif(_REAL, reason="a GPU does not count its work")
 
 
+def session(rewrites: bool = True, **options: bool) -> tf.compat.v1.Session:
     """Returns a session of the default graph, without soft placement.
 
     Args:
@@ -84,6 +85,7 @@ def cuda_runtime() -> types.SimpleNamespace:
     # The plugin needs the runtime's library, so its functions are found by the plugin's handle.
     library = ctypes.CDLL(_built(_PLUGIN))
     runtime = types.SimpleNamespace(**{name: getattr(library, symbol) for name, symbol in _RUNTIME.items()})
+    runtime.bytes_in_use.restype = ctypes.c_size_t
     runtime.allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     runtime.create_stream.argtypes = [ctypes.c_void_p, ctypes.c_uint]
     runtime.limit_memory.argtypes = [ctypes.c_size_t]

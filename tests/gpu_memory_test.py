@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
+import sys
 
 import numpy as np
 import tensorflow as tf
 
 import fake_gpu_device
+import forked
 import harness
 import sparse_operation_kit as sok
 
@@ -86,3 +89,38 @@ def test_steps_in_a_session_take_no_memory_from_cuda():
         for first in range(0, 30, 10):
             session.run(step, {keys: np.arange(first, 3 * first + 5)})
         assert runtime.enqueued_work().allocations - before <= 1  # TensorFlow's own, of all memory
+
+
+def report(option, value):
+    """Prints the bytes that a session with a GPU option takes for a small table, and those of a full one."""
+    config = v1.ConfigProto()
+    setattr(config.gpu_options, option, value)
+    with tf.Graph().as_default(), v1.Session(config=config) as session:
+        program = Program()
+        initialize(session)
+        program.insert(session, 0, 16)
+        taken = fake_gpu_device.cuda_runtime().bytes_in_use()
+        rows, _ = program.fill(session)
+        print(json.dumps([taken, rows * ROW_BYTES]))
+
+
+def reported(option, value):
+    # TensorFlow keeps the options of a process's first session.
+    ran = forked.run(__file__, option, json.dumps(value), timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_a_table_grows_with_what_tensorflow_takes():
+    taken, full = reported("allow_growth", True)
+    assert taken < MEMORY / 2 and full >= 0.9 * MEMORY
+
+
+def test_a_table_stays_within_tensorflows_part():
+    part = (MEMORY + FOR_OTHERS) // 2
+    taken, full = reported("per_process_gpu_memory_fraction", 0.5)
+    assert 0.9 * part <= taken <= part and 0.85 * part <= full <= part
+
+
+if __name__ == "__main__":
+    report(sys.argv[1], json.loads(sys.argv[2]))

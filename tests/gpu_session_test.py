@@ -431,3 +431,40 @@ def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
     assert copied.to_host < scalars
     # The numbers of ids and rows, and errors.
     assert 0 < copied.to_host_by_ops < scalars
+
+
+def work_of_a_step(num_tables, bags=8):
+    """What a step with known ids enqueues and allocates: in each table, `bags` bags of three ids."""
+    with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
+        with tf.device(GPU):
+            tables = [sok.EmbeddingVariable(name=f"table_{t}", dim=4) for t in range(num_tables)]
+        keys = [v1.placeholder(tf.int64, [None]) for _ in tables]
+        indices = [v1.placeholder(tf.int64, [None, 2]) for _ in tables]
+        gradients = [v1.placeholder(tf.float32, [None, 4]) for _ in tables]
+        ids = [tf.SparseTensor(*given, [bags, 3]) for given in zip(indices, keys)]  # noqa: B905
+        rows = sok.group_embedding_lookup_sparse(tables, ids, ["sum"] * num_tables)
+        step = sok.tf.keras.optimizers.LazyAdamOptimizer(0.01).apply_gradients(
+            zip(tf.gradients(rows, tables, gradients), tables)  # noqa: B905
+        )
+        initialize(session)
+        feed = {key: np.arange(3 * bags) for key in keys}
+        places = np.stack([np.arange(3 * bags) // 3, np.arange(3 * bags) % 3], axis=1)
+        feed.update((place, places) for place in indices)
+        feed.update((gradient, np.ones([bags, 4], np.float32)) for gradient in gradients)
+        for _ in range(2):
+            session.run(step, feed)
+        runtime = fake_gpu_device.cuda_runtime()
+        before = runtime.enqueued_work()
+        session.run(step, feed)
+        after = runtime.enqueued_work()
+        return {name: getattr(after, name) - getattr(before, name) for name, _ in after._fields_}
+
+
+@fake_gpu_device.counts_work
+def test_what_the_host_does_in_a_step_is_for_the_group_not_for_each_table():
+    few, many = work_of_a_step(6), work_of_a_step(20)
+    assert many["kernels"] == few["kernels"] <= 17
+    assert many["allocations"] == few["allocations"] == 0
+    # TensorFlow copies each tensor: of a feature, its ids, their indices, and the gradient.
+    assert many["transfers"] - few["transfers"] == 14 * 3
+    assert few["transfers"] - 6 * 3 <= 6
