@@ -8,7 +8,8 @@
 #                  the GPU through a plugin (tests/fake_gpu); dense layers then run on the CPU
 #   FOLDER         gpu_pack if not given
 #
-# The machine needs that Python with pip, and a driver for the CUDA version of the toolkit that builds here.
+# The machine needs that Python with pip, and a driver for the CUDA version of the toolkit that builds here: CUDA_HOME, if set, as
+# of tools/gpu/cuda12.sh. SOK_CUDA_ARCHS lists the architectures (90).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 

@@ -5,7 +5,8 @@
 # Usage: tools/gpu/programs.sh build [FOLDER]
 #   FOLDER  gpu_programs if not given: both programs, stripped, and run.sh
 #
-# It needs a CUDA toolkit, and that machine a driver of the toolkit's version or a newer one.
+# It needs a CUDA toolkit, and that machine a driver of the toolkit's version or a newer one. SOK_CUDA_ARCHS lists the
+# architectures (90).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
@@ -26,7 +27,7 @@ build() {  # build FOLDER
   install -m 755 "$SOK_ROOT/tools/gpu/run.sh" "$folder/run.sh"
   mebibytes="$(du -sm --apparent-size "$folder" | cut -f1)"
   [ "$mebibytes" -le "$MOST_MEBIBYTES" ] ||
-    fail "$folder takes $mebibytes MiB, more than $MOST_MEBIBYTES: build for fewer architectures (SOK_CUDA_ARCHS=90)."
+    fail "$folder takes $mebibytes MiB, more than $MOST_MEBIBYTES: build for fewer architectures (SOK_CUDA_ARCHS)."
   say "$folder: $mebibytes MiB. On a machine with a GPU: $folder/run.sh OUTPUT"
 }
 
