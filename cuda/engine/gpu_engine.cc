@@ -36,6 +36,11 @@ int64_t SlabBytesFor(int64_t memory) {
   return bytes;
 }
 
+// Callers that take no steps have no scratch.
+int64_t* BlockOf(EngineScratch* scratch) {
+  return scratch == nullptr ? nullptr : &static_cast<GpuScratch*>(scratch)->block_bytes;
+}
+
 }  // namespace
 
 const std::string& GpuEngine::name() const {
@@ -77,7 +82,7 @@ std::unique_ptr<EngineScratch> GpuEngine::NewScratch() { return std::make_unique
 Status GpuEngine::Lookup(const EngineContext& context, const GroupBatch& batch, GroupPlan* plan,
                          Span<const OutputRows> outputs, EngineScratch* scratch) {
   return WithinMemory([&] {
-    GpuCall call(context, &memory_);
+    GpuCall call(context, &memory_, BlockOf(scratch));
     return GpuGroupLookup(&call, KeptMemoryOf(context), DeviceTablesOf(batch.tables),
                           static_cast<GpuGroupPlan*>(plan), static_cast<GpuScratch*>(scratch))
         .Lookup(batch, outputs);
@@ -87,7 +92,7 @@ Status GpuEngine::Lookup(const EngineContext& context, const GroupBatch& batch, 
 Status GpuEngine::Merge(const EngineContext& context, const GroupBatch& batch, GroupPlan* plan,
                         EngineScratch* scratch) {
   return WithinMemory([&] {
-    GpuCall call(context, &memory_);
+    GpuCall call(context, &memory_, BlockOf(scratch));
     return GpuGroupLookup(&call, KeptMemoryOf(context), DeviceTablesOf(batch.tables),
                           static_cast<GpuGroupPlan*>(plan), static_cast<GpuScratch*>(scratch))
         .Merge(batch);
@@ -97,7 +102,7 @@ Status GpuEngine::Merge(const EngineContext& context, const GroupBatch& batch, G
 Status GpuEngine::Read(const EngineContext& context, Span<EngineTable* const> tables, GroupPlan* plan,
                        Span<const OutputRows> outputs, EngineScratch* scratch) {
   return WithinMemory([&] {
-    GpuCall call(context, &memory_);
+    GpuCall call(context, &memory_, BlockOf(scratch));
     return GpuGroupLookup(&call, KeptMemoryOf(context), DeviceTablesOf(tables),
                           static_cast<GpuGroupPlan*>(plan), static_cast<GpuScratch*>(scratch))
         .Read(outputs);
@@ -106,9 +111,9 @@ Status GpuEngine::Read(const EngineContext& context, Span<EngineTable* const> ta
 
 Status GpuEngine::Backward(const EngineContext& context, const GroupPlan& plan,
                            Span<const GradientRows> gradients, Span<float* const> grads_out,
-                           EngineScratch* /*scratch*/) {
+                           EngineScratch* scratch) {
   return WithinMemory([&] {
-    GpuCall call(context, &memory_);
+    GpuCall call(context, &memory_, BlockOf(scratch));
     return GroupBackward(&call, static_cast<const GpuGroupPlan&>(plan), gradients, grads_out);
   });
 }
@@ -125,9 +130,9 @@ Status GpuEngine::WeightGradients(const EngineContext& context, Span<EngineTable
 
 Status GpuEngine::Train(const EngineContext& context, const GroupPlan& plan,
                         Span<const GradientRows> gradients, std::string_view optimizer,
-                        Span<const EngineStep> steps, EngineScratch* /*scratch*/) {
+                        Span<const EngineStep> steps, EngineScratch* scratch) {
   return WithinMemory([&] {
-    GpuCall call(context, &memory_);
+    GpuCall call(context, &memory_, BlockOf(scratch));
     return GroupTrain(&call, static_cast<const GpuGroupPlan&>(plan), gradients, optimizer,
                       DeviceStepsOf(steps));
   });

@@ -31,6 +31,7 @@ struct Work {
   int64_t bytes_to_host = 0;
   int64_t events = 0;
   int64_t waits = 0;  // of the host
+  int64_t allocations = 0;
 };
 
 struct StepWork {
@@ -46,16 +47,23 @@ Work WorkOf(const Call& call) {
   const Status status = call();
   EXPECT_TRUE(status.ok()) << status.message();
   const on_host::StreamWork after = on_host::EnqueuedWork();
-  return {after.kernels - before.kernels, after.transfers - before.transfers,
-          after.bytes_to_host - before.bytes_to_host, after.events - before.events,
-          RoundTrip::count() - waits};
+  return {after.kernels - before.kernels,
+          after.transfers - before.transfers,
+          after.bytes_to_host - before.bytes_to_host,
+          after.events - before.events,
+          RoundTrip::count() - waits,
+          after.allocations - before.allocations};
 }
 
 // Tables with a sparse lookup in each, called as an op calls the engine: its inputs and outputs are on the
 // device.
 class Group {
  public:
-  explicit Group(int num_tables) : scratch_(engine_.engine->NewScratch()) {
+  // `memory`: of calls; null for the engine's own.
+  explicit Group(int num_tables, StreamMemory* memory = nullptr)
+      : scratch_(engine_.engine->NewScratch()),
+        backward_scratch_(engine_.engine->NewScratch()),
+        call_memory_(memory) {
     for (int t = 0; t < num_tables; ++t) {
       auto made = engine_.engine->MakeTable(context(), ContractOptions("table" + std::to_string(t), kDim));
       EXPECT_TRUE(made.ok()) << made.status().message();
@@ -68,17 +76,17 @@ class Group {
   // A step with the ids `first`, `first` + 1 and `first` + 2 in each table: in three bags, by default so long
   // that each id's gradients are summed in pieces.
   StepWork Step(const std::string& optimizer, int64_t first = 0, int64_t ids_of_bag = kSegmentPiece / 2) {
-    const std::unique_ptr<GroupPlan> plan = engine_.engine->NewPlan();
     StepWork work;
-    work.lookup = Lookup(plan.get(), first, ids_of_bag, /*training=*/true);
+    work.lookup = Lookup(plan_.get(), first, ids_of_bag, /*training=*/true);
     std::vector<GradientRows> gradients;
     std::vector<EngineStep> steps;
     for (size_t t = 0; t < tables_.size(); ++t) {
       gradients.push_back({rows_[t].data(), kDim});
       steps.push_back({static_cast<int>(t), pointers_[t], kAdam});
     }
-    work.backward = WorkOf(
-        [&] { return engine_.engine->Train(context(), *plan, gradients, optimizer, steps, scratch_.get()); });
+    work.backward = WorkOf([&] {
+      return engine_.engine->Train(context(), *plan_, gradients, optimizer, steps, backward_scratch_.get());
+    });
     return work;
   }
 
@@ -106,11 +114,14 @@ class Group {
     });
   }
 
-  EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
+  EngineContext context() { return EngineContext{executor_, engine_.memory->stream(), call_memory_}; }
 
   const EngineCase engine_ = GpuCase();
   InlineExecutor executor_;
-  std::unique_ptr<EngineScratch> scratch_;
+  // Reused from step to step, as ops reuse theirs.
+  std::unique_ptr<GroupPlan> plan_ = engine_.engine->NewPlan();
+  std::unique_ptr<EngineScratch> scratch_, backward_scratch_;
+  StreamMemory* call_memory_;
   std::vector<std::shared_ptr<EngineTable>> tables_;
   std::vector<EngineTable*> pointers_;
   std::vector<EngineArray<float>> rows_;
@@ -176,6 +187,60 @@ TEST(StepLaunchesTest, OfALookupThatOnlyReads) {
   Group with_history(26);
   const StepWork adam = StepWithKnownIds(&with_history, "adam");
   EXPECT_EQ(with_history.Read().kernels, adam.lookup.kernels);
+}
+
+// Memory as TensorFlow gives it.
+class CountedMemory final : public StreamMemory {
+ public:
+  // Refuses allocations of more bytes.
+  int64_t most_bytes = std::numeric_limits<int64_t>::max();
+  int64_t refused = 0;
+  int64_t in_use = 0;
+  int64_t largest = 0;  // in bytes
+
+  StatusOr<void*> Allocate(void* stream, int64_t bytes) override {
+    if (bytes > most_bytes) {
+      ++refused;
+      return ResourceExhausted("no ", bytes, " bytes");
+    }
+    void* memory = nullptr;
+    SOK_RETURN_IF_CUDA_ERROR(cudaMallocAsync(&memory, bytes, static_cast<cudaStream_t>(stream)), "full");
+    ++in_use;
+    largest = std::max(largest, bytes);
+    return memory;
+  }
+  void Free(void* stream, void* memory) override {
+    --in_use;
+    EXPECT_EQ(cudaFreeAsync(memory, static_cast<cudaStream_t>(stream)), cudaSuccess);
+  }
+};
+
+TEST(StepLaunchesTest, ACallTakesOneBlockOfMemory) {
+  CountedMemory memory;
+  Group group(26, &memory);
+  const StepWork known = StepWithKnownIds(&group, "lazy_adam");
+  // The block, and what bags upload, which is memory of the plan.
+  EXPECT_EQ(known.lookup.allocations, 2);
+  EXPECT_EQ(known.backward.allocations, 1);
+  ExpectInDocument(StrCat(known.lookup.allocations + known.backward.allocations, " allocations from"));
+  // A larger batch takes what does not fit by itself, the next one as large takes one block.
+  EXPECT_GT(group.Step("lazy_adam", 0, 4 * kSegmentPiece).lookup.allocations, 2);
+  EXPECT_EQ(group.Step("lazy_adam", 0, 4 * kSegmentPiece).lookup.allocations, 2);
+  EXPECT_EQ(memory.in_use, 0);
+}
+
+TEST(StepLaunchesTest, WithoutMemoryForABlockACallTakesSmallPieces) {
+  CountedMemory memory;
+  Group group(4, &memory);
+  StepWithKnownIds(&group, "lazy_adam");
+  memory.largest = 0;
+  group.Step("lazy_adam");
+  memory.most_bytes = memory.largest - 1;
+  const StepWork known = StepWithKnownIds(&group, "lazy_adam");
+  EXPECT_GT(known.lookup.allocations + known.backward.allocations, 3);
+  EXPECT_GE(memory.refused, 1);
+  EXPECT_LE(memory.refused, 2) << "a call asks for a block that it did not get";
+  EXPECT_EQ(memory.in_use, 0);
 }
 
 TEST(StepLaunchesTest, UpToTwentyTablesTakeAsManyAsOne) {

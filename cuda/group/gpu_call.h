@@ -12,29 +12,74 @@
 
 namespace sok {
 
-// The memory of an EngineContext, or the engine's own if it has none. Thread-safe.
+// The memory of an EngineContext, or the engine's own if it has none.
+//
+// Of an EngineContext's, it takes one block for all that a call needs: as many bytes as the last such call
+// needed. What does not fit is allocated by itself. The engine's own programs have each array by itself, so
+// that tests see where each ends.
 class CallMemory final : public DeviceAllocator {
  public:
-  CallMemory(StreamMemory* memory, DeviceAllocator* own) : memory_(memory), own_(own) {}
+  // `block_bytes`: of the last call; negative if there was no memory for a block, which is then not asked for
+  // again. Null: there is no block, and the object is thread-safe.
+  CallMemory(cudaStream_t stream, StreamMemory* memory, DeviceAllocator* own, int64_t* block_bytes)
+      : stream_(stream), memory_(memory), own_(own), block_bytes_(memory == nullptr ? nullptr : block_bytes) {
+    if (block_bytes_ == nullptr || *block_bytes_ <= 0) return;
+    const StatusOr<void*> block = memory_->Allocate(stream_, *block_bytes_);
+    if (block.ok()) {
+      block_ = static_cast<char*>(block.value());
+      size_ = *block_bytes_;
+    } else {
+      *block_bytes_ = -1;
+    }
+  }
+  CallMemory(const CallMemory&) = delete;
+  CallMemory& operator=(const CallMemory&) = delete;
+  ~CallMemory() override {
+    if (block_ != nullptr) memory_->Free(stream_, block_);
+    // Batches of some more ids fit too.
+    if (block_bytes_ != nullptr && *block_bytes_ >= 0) *block_bytes_ = needed_ + needed_ / 8;
+  }
+
   StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {
     if (memory_ == nullptr) return own_->Allocate(stream, bytes);
-    return bytes == 0 ? StatusOr<void*>(static_cast<void*>(nullptr)) : memory_->Allocate(stream, bytes);
+    if (bytes == 0) return StatusOr<void*>(static_cast<void*>(nullptr));
+    if (block_bytes_ != nullptr && stream == stream_) {
+      const int64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      needed_ += whole;
+      if (whole <= size_ - used_) {
+        used_ += whole;
+        return static_cast<void*>(block_ + used_ - whole);
+      }
+    }
+    return memory_->Allocate(stream, bytes);
   }
+
   void Free(cudaStream_t stream, void* memory) override {
     if (memory_ == nullptr) return own_->Free(stream, memory);
-    if (memory != nullptr) memory_->Free(stream, memory);
+    const bool is_in_block = block_ != nullptr && block_ <= memory && memory < block_ + size_;
+    if (memory != nullptr && !is_in_block) memory_->Free(stream, memory);
   }
 
  private:
+  static constexpr int64_t kAlignment = 256;
+
+  cudaStream_t stream_;
   StreamMemory* memory_;
   DeviceAllocator* own_;
+  int64_t* block_bytes_;
+  char* block_ = nullptr;
+  int64_t size_ = 0;    // of the block
+  int64_t used_ = 0;    // of the block
+  int64_t needed_ = 0;  // by the call
 };
 
 // The stream of a call, and its scratch, which is freed when the call ends.
 class GpuCall {
  public:
-  GpuCall(const EngineContext& context, DeviceAllocator* own)
-      : stream_(static_cast<cudaStream_t>(context.stream)), memory_(context.memory, own) {}
+  // `block_bytes`: see CallMemory.
+  GpuCall(const EngineContext& context, DeviceAllocator* own, int64_t* block_bytes = nullptr)
+      : stream_(static_cast<cudaStream_t>(context.stream)),
+        memory_(stream_, context.memory, own, block_bytes) {}
 
   cudaStream_t stream() const { return stream_; }
   DeviceAllocator* scratch() { return &memory_; }

@@ -16,6 +16,7 @@ namespace sok {
 class GpuScratch final : public EngineScratch {
  public:
   using EngineScratch::EngineScratch;
+  int64_t block_bytes = 0;  // of a call's memory
   StagedUpload upload;
   RoundTrip round_trip;
   // Numbers of ids, as LookupWords lists them.
