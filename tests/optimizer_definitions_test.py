@@ -266,7 +266,11 @@ def test_dense_gradients_of_any_rank_for_rowwise_adagrad(shape):
 
 
 def test_other_kinds_of_second_moments_are_refused():
-    for make in (LazyAdam, lambda **kwargs: AdamWOptimizer(0.01, **kwargs), lambda **kwargs: AdamW(0.01, **kwargs)):
+    for make in (
+        LazyAdam,
+        lambda **kwargs: AdamWOptimizer(0.01, **kwargs),
+        lambda **kwargs: AdamW(0.01, **kwargs),
+    ):
         with pytest.raises(ValueError, match="second_moment must be 'element' or 'row', not 'column'"):
             make(second_moment="column")
 

@@ -32,7 +32,9 @@ def _trained() -> dict[str, list]:
         )
         keys = v1.placeholder(tf.int64, [None])
         at = tf.range(tf.shape(keys, out_type=tf.int64)[0])
-        bags = tf.SparseTensor(tf.stack([at // BAG, at % BAG], 1), keys, [tf.size(keys, tf.int64) // BAG, BAG])
+        bags = tf.SparseTensor(
+            tf.stack([at // BAG, at % BAG], 1), keys, [tf.size(keys, tf.int64) // BAG, BAG]
+        )
         outputs = group.lookup_group(
             [group.DenseLookup(of_rows, keys), group.SparseLookup(of_sums, bags, "sum", exchange="sums")]
         )

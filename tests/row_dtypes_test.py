@@ -42,7 +42,9 @@ def test_lookups_give_float32_of_the_rounded_rows(dtype, training):
     weights = rng.uniform(0.5, 2.0, len(ids)).astype(np.float32)
     for row_dtype in (dtype, tf.float32):
         with harness.graph_and_session() as session:
-            table = sok.EmbeddingVariable("table", 5, dtype=row_dtype, initializer=v1.random_normal_initializer())
+            table = sok.EmbeddingVariable(
+                "table", 5, dtype=row_dtype, initializer=v1.random_normal_initializer()
+            )
             assert (table.row_dtype, table.dtype) == (row_dtype, tf.float32)
             bags, of_bags = (tf.RaggedTensor.from_row_splits(values, splits) for values in (ids, weights))
             lookups = [group.DenseLookup(table, tf.constant(ids))]
@@ -125,7 +127,9 @@ def _batch(number: int) -> np.ndarray:
 @pytest.mark.parametrize("how", ["element", "row"])
 @pytest.mark.parametrize("slot_dtype", [tf.float32, tf.bfloat16])
 @pytest.mark.parametrize("dtype", [*NARROW, tf.float32])
-def test_training_goes_on_from_a_checkpoint_with_the_same_bits_for_any_threads(dtype, slot_dtype, how, tmp_path):
+def test_training_goes_on_from_a_checkpoint_with_the_same_bits_for_any_threads(
+    dtype, slot_dtype, how, tmp_path
+):
     contents, prefix = [], str(tmp_path / "model")
     for threads, restarts in ((1, False), (4, True)):
         with tf.Graph().as_default():
@@ -188,7 +192,9 @@ def test_policies_and_values_of_absent_keys():
         keys = v1.placeholder(tf.int64, [None])
         rows = tf.nn.embedding_lookup(table, keys)
         harness.initialize(session)
-        np.testing.assert_array_equal(session.run(rows, {keys: [7]}), np.full([1, 4], rounded(0.1, tf.bfloat16)))
+        np.testing.assert_array_equal(
+            session.run(rows, {keys: [7]}), np.full([1, 4], rounded(0.1, tf.bfloat16))
+        )
         kept = rounded(0.3, tf.bfloat16)
         np.testing.assert_array_equal(session.run(rows, {keys: [7]}), np.full([1, 4], kept))
         # 0.3 becomes 0.30078125, whose norm is above the threshold.
@@ -208,5 +214,7 @@ def test_bad_arguments_name_the_variable_and_the_value(session):
     loss = tf.reduce_sum(tf.nn.embedding_lookup(table, KEYS))
     step = v1.train.AdamOptimizer(0.1).minimize(loss, var_list=[table])
     harness.initialize(session)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="'my_table': optimizer 'adam' also changes rows"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="'my_table': optimizer 'adam' also changes rows"
+    ):
         session.run(step)

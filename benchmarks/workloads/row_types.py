@@ -34,7 +34,9 @@ def bytes_of(dim: int, kind: str) -> int:
     """Bytes of a record, as RecordLayout has them (cc/table/record_layout.h)."""
     optimizer, rows, slots = _KINDS[kind]
     by_row = optimizer == "rowwise_adam"
-    wide = dim * (4 if rows == "float32" else 2) + (1 if by_row else 2) * dim * (4 if slots == "float32" else 2)
+    wide = dim * (4 if rows == "float32" else 2) + (1 if by_row else 2) * dim * (
+        4 if slots == "float32" else 2
+    )
     return wide + (4 if by_row else 0) + (0 if rows == slots == "float32" else 4)
 
 

@@ -45,8 +45,7 @@ TEST(IdIndexConcurrentTest, ThreadsFindIdsWhileTheIndexGrows) {
   ThreadPool pool(3, 0);
   const int64_t bytes = index.bytes();
   for (int64_t size = 1 << 17; size < all.size(); size += 50) {
-    ASSERT_TRUE(
-        index.Insert(all.subspan(size, 50), Span<const int64_t>(numbers).subspan(size, 50)).ok());
+    ASSERT_TRUE(index.Insert(all.subspan(size, 50), Span<const int64_t>(numbers).subspan(size, 50)).ok());
     // All but the last ids are not there yet.
     std::vector<int64_t> expected = numbers;
     std::fill(expected.begin() + size + 50, expected.end(), IdIndex::kAbsent);

@@ -31,6 +31,6 @@ def mean_square(grad: tf.Tensor) -> tf.Tensor:
 
 
 def one_per_row(grad: tf.Tensor) -> tf.Tensor:
-    """The shape [rows, 1, 1, ...] in which numbers of rows broadcast over them; the empty one for a scalar."""
+    """The shape [rows, 1, 1, ...], in which numbers of rows broadcast over them; [] of a scalar."""
     ones = [1] * max(grad.shape.rank - 1, 0)
     return tf.concat([tf.shape(grad)[:1], tf.constant(ones, tf.int32)], axis=0)

@@ -130,8 +130,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             restores with the other. All ranks must use the same.
           row_arithmetic: Whether a key's initial row is row `key % default_value_dim` of a matrix, and some
             optimizers train each row by itself: see `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
-          slot_dtype: In which the optimizer's slots are kept: tf.float32 or tf.bfloat16. Slots of one number a
-            row are float32.
+          slot_dtype: In which the optimizer's slots are kept: tf.float32 or tf.bfloat16. Slots of one number
+            a row are float32.
           rounding: How an update rounds rows and slots to 16 bits. "stochastic": to one of the two nearest
             numbers, at random, so that small changes are kept on average; the random bits are a function of
             the run's seed, the variable, the key, the column and the step. "nearest": changes below half of
@@ -147,9 +147,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 "`with tf.Graph().as_default():`"
             )
         _refuse_strategies(name)
-        _check_arguments(
-            name, dim, capacity, key_dtype, use_hashtable, on_full, admission, eviction, memory
-        )
+        _check_arguments(name, dim, capacity, key_dtype, use_hashtable, on_full, admission, eviction, memory)
         _check_record(f"Embedding variable '{name}'", dtype, slot_dtype, rounding)
         graph = tf.compat.v1.get_default_graph()
         self.m_var_name = graph.unique_name(name, mark_as_used=False)
