@@ -37,6 +37,12 @@ SOK_HOST_DEVICE float FloatOf(uint32_t bits) {
   return value;
 }
 
+// `one` if `chosen`, else `other`. Loops over it vectorize, where compilers make branches of ?: with floats.
+SOK_HOST_DEVICE uint32_t Select(bool chosen, uint32_t one, uint32_t other) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(chosen);
+  return (one & mask) | (other & ~mask);
+}
+
 }  // namespace float_types_internal
 
 // IEEE binary16: rounds to nearest, ties to even.
@@ -54,9 +60,9 @@ SOK_HOST_DEVICE uint16_t ToFloat16(float value) {
   const uint32_t denormal = BitsOf(FloatOf(magnitude) + 0.5f) - BitsOf(0.5f);
   constexpr uint32_t kTooLarge = (127u + 16u) << 23;        // 65536
   constexpr uint32_t kSmallestNormal = (127u - 14u) << 23;  // 2^-14
-  const uint32_t nan_or_infinity = magnitude > kInfinity ? 0x7e00 : 0x7c00;
-  const uint32_t finite = magnitude < kSmallestNormal ? denormal : normal;
-  return static_cast<uint16_t>(sign | (magnitude >= kTooLarge ? nan_or_infinity : finite));
+  const uint32_t nan_or_infinity = Select(magnitude > kInfinity, 0x7e00, 0x7c00);
+  const uint32_t finite = Select(magnitude < kSmallestNormal, denormal, normal);
+  return static_cast<uint16_t>(sign | Select(magnitude >= kTooLarge, nan_or_infinity, finite));
 }
 
 SOK_HOST_DEVICE float FromFloat16(uint16_t half) {
@@ -65,8 +71,8 @@ SOK_HOST_DEVICE float FromFloat16(uint16_t half) {
   const uint32_t magnitude = half & 0x7fff;
   const uint32_t normal = (magnitude << 13) + ((127u - 15u) << 23);
   const uint32_t denormal = BitsOf(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  const uint32_t finite = magnitude < 0x0400 ? denormal : normal;
-  return FloatOf(sign | (magnitude >= 0x7c00 ? kInfinity | (magnitude << 13) : finite));
+  const uint32_t finite = Select(magnitude < 0x0400, denormal, normal);
+  return FloatOf(sign | Select(magnitude >= 0x7c00, kInfinity | (magnitude << 13), finite));
 }
 
 // The upper half of a float, rounded alike.
@@ -93,14 +99,14 @@ SOK_HOST_DEVICE uint16_t ToFloat16(float value, uint32_t noise) {
   constexpr uint32_t kTooLarge = (127u + 16u) << 23;        // 65536
   constexpr uint32_t kSmallestNormal = (127u - 14u) << 23;  // 2^-14
   const uint32_t carried = (magnitude - ((127 - 15) << 23) + (noise & 0x1fff)) >> 13;
-  const uint32_t normal = carried > 0x7bff ? 0x7bff : carried;
+  const uint32_t normal = Select(carried > 0x7bff, 0x7bff, carried);
   // Denormal results are multiples of 2^-24, fewer than 2^10 of them: with 13 bits of noise a sum fits a
   // float.
-  const float multiple = FloatOf(magnitude < kSmallestNormal ? magnitude : 0) * 0x1p24f;
+  const float multiple = FloatOf(Select(magnitude < kSmallestNormal, magnitude, 0)) * 0x1p24f;
   const float rest = static_cast<float>(static_cast<int32_t>(noise & 0x1fff)) * 0x1p-13f;
   const uint32_t denormal = static_cast<uint32_t>(static_cast<int32_t>(multiple + rest));
-  const uint32_t finite = magnitude < kSmallestNormal ? denormal : normal;
-  return static_cast<uint16_t>(magnitude >= kTooLarge ? ToFloat16(value) : sign | finite);
+  const uint32_t finite = sign | Select(magnitude < kSmallestNormal, denormal, normal);
+  return static_cast<uint16_t>(Select(magnitude >= kTooLarge, ToFloat16(value), finite));
 }
 
 SOK_HOST_DEVICE uint16_t ToBfloat16(float value, uint32_t noise) {
