@@ -411,7 +411,6 @@ def test_eager_execution_is_refused():
         ({"key_dtype": tf.int16}, ValueError, "int16"),
         ({"key_dtype": tf.string}, ValueError, "string"),
         ({"key_dtype": "no such"}, (TypeError, ValueError), "no such"),
-        ({"dtype": tf.float16}, ValueError, "float16"),
         ({"dtype": tf.float64}, ValueError, "float64"),
         ({"use_hashtable": False}, ValueError, "capacity"),
         ({"on_full": "evict"}, ValueError, "evict"),

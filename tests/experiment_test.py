@@ -324,7 +324,7 @@ def test_an_optimizers_state_needs_tensorflows_saver(tmp_path, function):
         (lambda: sok.LocalizedVariable(np.ones([2, 2]), target_gpu=0, global_gpu_id=1), ValueError, "rank 0"),
         (lambda: sok.DynamicVariable(2, var_type="disk"), ValueError, "var_type.*disk"),
         (lambda: sok.DynamicVariable(2, capacity=3), TypeError, "capacity"),
-        (lambda: sok.DynamicVariable(2, dtype=tf.float16), ValueError, "float32"),
+        (lambda: sok.DynamicVariable(2, dtype=tf.float64), ValueError, "float32"),
         (lambda: sok.DynamicVariable(2, mode="localized:7"), ValueError, "rank 7"),
         (lambda: sok.init(comm_tool="mpi"), ValueError, "horovod.*mpi"),
         (lambda: sok.export(tf.Variable(1.0)), TypeError, "EmbeddingVariable"),

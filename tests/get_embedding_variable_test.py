@@ -260,7 +260,7 @@ def test_a_scopes_regularizer_is_refused(graph):
         ({"embedding_dim": 0}, ValueError),
         ({"embedding_dim": 2.5}, TypeError),
         ({"key_dtype": tf.string}, ValueError),
-        ({"value_dtype": tf.float16}, ValueError),
+        ({"value_dtype": tf.float64}, ValueError),
         ({"ev_option": None}, TypeError),
         ({"initializer": [1.0, 2.0, 3.0]}, ValueError),
         ({"initializer": {1.0, 2.0}}, TypeError),

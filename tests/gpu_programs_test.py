@@ -164,7 +164,7 @@ def pack(tmp_path):
 def test_each_file_of_tests_and_each_program_counts(pack):
     run = pack.run()
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.splitlines()[-1] == "5 passed, 0 failed"
+    assert run.stdout.splitlines()[-1] == "6 passed, 0 failed"
     calls = pack.calls()
     assert "pip install" in calls[0]
     # Tests load the plugin themselves; programs have it from the environment.
@@ -173,13 +173,13 @@ def test_each_file_of_tests_and_each_program_counts(pack):
         ["tests/b_test.py", "device=gpu", "plugin="],
     ]
     assert all(call.endswith("device= plugin=libsok_cuda_plugin.so") for call in calls[3:])
-    assert (pack.output / "summary.txt").read_text().splitlines()[-1] == "5 passed, 0 failed"
+    assert (pack.output / "summary.txt").read_text().splitlines()[-1] == "6 passed, 0 failed"
 
 
 def test_a_failure_counts_and_the_rest_runs(pack):
     run = pack.run(fails="a_test.py")
     assert run.returncode == 1
-    assert run.stdout.splitlines()[-1] == "4 passed, 1 failed"
+    assert run.stdout.splitlines()[-1] == "5 passed, 1 failed"
     assert "FAILED: exit status 1" in run.stdout
 
 

@@ -190,13 +190,14 @@ def _names_of_powers(graph: tf.Graph, restore_op: str, prefix: str) -> dict[tf.T
     """Returns what to feed so that AdamAsync's powers are read from a checkpoint of DeepRec, by its names."""
     feed = {}
     for op in graph_ops.ops_needed_by([graph.get_operation_by_name(restore_op)]):
-        if op.type != "RestoreV2" or op.inputs[1].op.type != "PlaceholderWithDefault":
+        names = graph_ops.inputs_of(op)["tensor_names"] if op.type == "RestoreV2" else None
+        if names is None or names.op.type != "PlaceholderWithDefault":
             continue
-        (name,) = (one.decode() for one in tf.get_static_value(op.inputs[1].op.inputs[0]))
+        (name,) = (one.decode() for one in tf.get_static_value(graph_ops.inputs_of(names.op)["input"]))
         power = _POWER_OF_ASYNC.fullmatch(name)
         found = powers_of_async(prefix, power[1]) if power else {}
         if name in found:
-            feed[op.inputs[1]] = [found[name][0]]
+            feed[names] = [found[name][0]]
     return feed
 
 
