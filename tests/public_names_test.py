@@ -107,7 +107,7 @@ ARGUMENTS = {
     "EmbeddingVariable": (
         "name, dim, capacity=None, key_dtype=tf.int64, dtype=tf.float32, initializer=None, "
         "trainable=True, use_hashtable=True, on_full='error', admission=None, eviction=None, *, "
-        "memory='device', row_arithmetic=False"
+        "memory='device', row_arithmetic=False, slot_dtype=tf.float32, rounding='stochastic'"
     ),
     "get_embedding_variable": (
         "name, embedding_dim, key_dtype=tf.int64, value_dtype=None, initializer=None, regularizer=None, "
