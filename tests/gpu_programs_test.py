@@ -168,11 +168,13 @@ def test_each_file_of_tests_and_each_program_counts(pack):
     calls = pack.calls()
     assert "pip install" in calls[0]
     # Tests load the plugin themselves; programs have it from the environment.
-    assert [call.split()[-3:] for call in calls[1:3]] == [
+    check, tests, programs = calls[1], calls[2:4], calls[4:]
+    assert [call.split()[-3:] for call in tests] == [
         ["tests/a_test.py", "device=gpu", "plugin="],
         ["tests/b_test.py", "device=gpu", "plugin="],
     ]
-    assert all(call.endswith("device= plugin=libsok_cuda_plugin.so") for call in calls[3:])
+    assert "tools/gpu/check.py" in check
+    assert all(call.endswith("device= plugin=libsok_cuda_plugin.so") for call in [check, *programs])
     assert (pack.output / "summary.txt").read_text().splitlines()[-1] == "6 passed, 0 failed"
 
 
