@@ -105,6 +105,15 @@ def sums():
 
 
 @kind
+def rows_in_16_bits():
+    with tf.device("/CPU:0"):  # GPUs have none
+        users = table(dtype=tf.bfloat16, slot_dtype=tf.bfloat16)
+        items = table("items", 3, dtype=tf.float16)
+    lookups = [group.DenseLookup(users, tf.constant(KEYS)), group.SparseLookup(items, sparse(), "mean")]
+    return group.lookup_group(lookups)
+
+
+@kind
 def layers():
     slots = tf.SparseTensor([[0, 0], [1, 1], [4, 0], [5, 2]], tf.constant([7, 2, 7, 5], tf.int64), [6, 3])
     pooled = sok.DistributedEmbedding("mean", 8, 4, slot_num=2, max_nnz=3, use_hashtable=True)

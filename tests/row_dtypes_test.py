@@ -181,24 +181,32 @@ def test_a_checkpoint_restores_into_another_type(dtype, tmp_path):
         np.testing.assert_array_equal(back[name], narrow[name], err_msg=name)
 
 
-def test_policies_and_values_of_absent_keys():
-    """What admission gives is rounded, and eviction goes by the rows as they are kept."""
+def test_the_value_of_keys_without_permission_is_rounded():
     with harness.graph_and_session() as session:
         option = sok.InitializerOption(0.3, default_value_no_permission=0.1)
         table = sok.EmbeddingVariable(
-            "table", 4, dtype=tf.bfloat16, initializer=option, admission=sok.CounterFilter(2),
-            eviction=sok.L2WeightEvict(0.5 * 4 * 0.3**2),
-        )  # fmt: skip
-        keys = v1.placeholder(tf.int64, [None])
-        rows = tf.nn.embedding_lookup(table, keys)
-        harness.initialize(session)
-        np.testing.assert_array_equal(
-            session.run(rows, {keys: [7]}), np.full([1, 4], rounded(0.1, tf.bfloat16))
+            "table", 4, dtype=tf.bfloat16, initializer=option, admission=sok.CounterFilter(2)
         )
-        kept = rounded(0.3, tf.bfloat16)
-        np.testing.assert_array_equal(session.run(rows, {keys: [7]}), np.full([1, 4], kept))
-        # 0.3 becomes 0.30078125, whose norm is above the threshold.
-        assert kept > 0.3
+        rows = tf.nn.embedding_lookup(table, tf.constant([7], tf.int64))
+        harness.initialize(session)
+        for value in (0.1, 0.3):  # the second time, the key is admitted
+            expected = np.full([1, 4], rounded(value, tf.bfloat16))
+            np.testing.assert_array_equal(session.run(rows), expected)
+
+
+@pytest.mark.parametrize(("dtype", "left"), [(tf.float32, 1), (tf.bfloat16, 0)])
+def test_eviction_goes_by_the_rows_as_they_are_kept(dtype, left, tmp_path):
+    """0.7 is 0.69921875 in bfloat16, whose norm is below the threshold."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(
+            "table", 4, dtype=dtype, initializer=0.7, eviction=sok.L2WeightEvict(0.5 * 4 * 0.6995**2)
+        )
+        rows = tf.nn.embedding_lookup(table, tf.constant([7], tf.int64))
+        saver, size = v1.train.Saver(), table.size()
+        harness.initialize(session)
+        session.run(rows)
+        saver.save(session, str(tmp_path / "model"))
+        assert session.run(size) == left
 
 
 def test_bad_arguments_name_the_variable_and_the_value(session):
