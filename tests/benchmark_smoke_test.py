@@ -51,6 +51,11 @@ def test_row_types(tmp_path):
     assert bytes_of == [768, 516, 644, 388, 388, 264] and results[0].ours.startswith("float32")
 
 
+def test_tables_on_disk(tmp_path):
+    _, (result,) = run_workload(tmp_path, "tables_on_disk", "--folder", str(tmp_path))
+    assert list(result.timings) == ["all in memory", "0.5 in memory", "0.1 in memory"]
+
+
 def test_parts(tmp_path):
     done, results = run_workload(tmp_path, "parts", "--part", "dedup,index,gather,update,cores")
     parts = [(result.question["part"], result.question.get("threads")) for result in results]

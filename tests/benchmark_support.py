@@ -38,6 +38,7 @@ TINY = {
     "server_costs": f"{_SERVERS} --servers 1 --workers 1",
     "serving": "--features 3 --batch 1,12 --rows 90 --dim 3 --hotness 1,3 --batches 2 --rounds 1 --turn_ms 9",
     "synthetic_models": "--scale 100000 --batch 12 --batches 2 --rounds 1 --calls 1 --models dlrm",
+    "tables_on_disk": f"{_TABLES} --batches 2 --share 0.5,0.1",
     "trainer": "--rounds 1 --turn_ms 50 --samples 300 --batch_size 32 --dim 4 --hidden 8 --tensorflow_rows 9",
 }
 

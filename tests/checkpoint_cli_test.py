@@ -1,6 +1,7 @@
 """The command line: inspect, diff, all kinds of paths, and users' errors."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -142,6 +143,30 @@ def test_histograms(tmp_path, capsys):
     assert norms == {"0": 8, "0.00032 to 0.001": 1, "1 to 3.2": 4}
     assert "1 row with a weight that is NaN" in output
     assert "rows by" not in run(capsys, "inspect", tmp_path / "a", "--brief")[1]
+
+
+def test_memory_for_the_rows_that_are_looked_up_most(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    counts = np.concatenate([rng.zipf(1.3, 3000).clip(0, 10**9), [0, 0, 5_000_000_000]]).astype(np.int64)
+    write_table(
+        tmp_path / "a",
+        [
+            {
+                "keys": np.arange(len(counts), dtype=np.int64),
+                "values": np.zeros([len(counts), 4], "<f4"),
+                "frequency": counts,
+            }
+        ],
+    )
+    lines = run(capsys, "inspect", tmp_path / "a")[1].split("memory for the rows")[1].splitlines()[1:4]
+    falling = np.cumsum(np.sort(counts)[::-1]) / counts.sum()
+    for line, share in zip_equal(lines, (0.9, 0.99, 0.999)):
+        percent, rows, size = re.fullmatch(r" +(\S+) % of lookups +(\S+) rows +(\S+) bytes", line).groups()
+        found = int(rows.replace(",", ""))
+        assert float(percent) == 100 * share and int(size.replace(",", "")) == 16 * found
+        # Counts of a bin differ by at most 1/16 of them.
+        assert falling[max(found - 2, 0)] <= share + 0.07 and falling[found] >= share * 0.93
+    assert "memory for" not in run(capsys, "inspect", tmp_path / "a", "--brief")[1]
 
 
 HOSTILE_NAME = "it\x1b[2J\x07ems\n\u202e\u2028\x9b31m"

@@ -108,7 +108,7 @@ def test_storage_of_the_device(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", [one for one in deeprec.StorageType if one.name not in ("DEFAULT", "DRAM", "HBM")]
+    "kind", [one for one in deeprec.StorageType if one.name not in ("DEFAULT", "DRAM", "DRAM_SSDHASH", "HBM")]
 )
 def test_other_tiers_are_refused_by_name(kind):
     with pytest.raises(ValueError, match=rf"{kind.name} is not supported.*capacity="):
@@ -135,6 +135,15 @@ def test_device_memory_needs_a_gpu():
         ({"storage_size": 1024}, "storage_size must be a list, not 1024"),
         ({"cache_strategy": 7}, "cache_strategy must be CacheStrategy.LRU or CacheStrategy.LFU, not 7"),
         ({"storage_path": "/tmp"}, "storage_path is '/tmp', which needs a storage_type"),
+        ({"storage_type": v1.StorageType.DRAM_SSDHASH}, "needs a folder as storage_path, not None"),
+        (
+            {"storage_type": v1.StorageType.DRAM_SSDHASH, "storage_path": "/tmp", "storage_size": []},
+            "the bytes of memory as the first number of storage_size, not None",
+        ),
+        (
+            {"storage_type": v1.StorageType.DRAM_SSDHASH, "storage_path": "/tmp", "storage_size": [0]},
+            "the bytes of memory as the first number of storage_size, not 0",
+        ),
     ],
 )
 def test_bad_storage_options(arguments, message):

@@ -414,7 +414,7 @@ def test_eager_execution_is_refused():
         ({"dtype": tf.float64}, ValueError, "float64"),
         ({"use_hashtable": False}, ValueError, "capacity"),
         ({"on_full": "evict"}, ValueError, "evict"),
-        ({"memory": "disk"}, ValueError, "memory must be 'device' or 'host', not 'disk'"),
+        ({"memory": "disk"}, ValueError, "memory must be 'device', 'host' or a StorageOption, not 'disk'"),
         ({"memory": None}, ValueError, "not None"),
         ({"initializer": "no_such"}, ValueError, "no_such"),
         ({"initializer": float("nan")}, ValueError, "nan"),

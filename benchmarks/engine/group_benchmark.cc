@@ -1,6 +1,7 @@
 // The bare engine's lookup and training step for a group of tables, measured on demand (on_demand.h).
 //
 // benchmarks/measure.py starts it and interleaves it with sessions. <what> is forward, lookup or step.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -89,20 +90,25 @@ class GroupBenchmark {
  private:
   // Tables that hold the ids [0, rows), in this order.
   void MakeTables() {
-    std::vector<int64_t> ids(flags_.rows);
-    std::iota(ids.begin(), ids.end(), 0);
-    std::vector<int64_t> rows(flags_.rows);
     for (int64_t f = 0; f < flags_.features; ++f) {
       TableOptions options;
       options.name = "table_" + std::to_string(f);
       options.dim = flags_.dim;
       options.record = {TypeNamed(flags_.row_type), TypeNamed(flags_.slot_type)};
       options.initializer = {InitializerKind::kUniform, -0.05f, 0.05f, static_cast<uint64_t>(f)};
+      options.tiers = {flags_.memory, flags_.folder, /*by_frequency=*/true};
       StatusOr<std::unique_ptr<Table>> table = Table::Create(executor_, options);
       Check(table.status());
       tables_.push_back(std::move(table.value()));
       pointers_.push_back(tables_.back().get());
-      Check(tables_.back()->FindOrMake(executor_, ids, Span<int64_t>(rows)));
+      // Not more rows at once than a step has, or they would all stay in memory.
+      std::vector<int64_t> rows(std::min<int64_t>(flags_.rows, 4096));
+      for (int64_t first = 0; first < flags_.rows; first += static_cast<int64_t>(rows.size())) {
+        std::vector<int64_t> ids(std::min<int64_t>(flags_.rows - first, static_cast<int64_t>(rows.size())));
+        std::iota(ids.begin(), ids.end(), first);
+        tables_.back()->BeginCall();
+        Check(tables_.back()->FindOrMake(executor_, ids, Span<int64_t>(rows).subspan(0, ids.size())));
+      }
     }
   }
 

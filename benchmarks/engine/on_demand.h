@@ -31,6 +31,8 @@ struct OnDemandFlags {
   std::string optimizer = "lazy_adam";
   std::string row_type = "float32";  // of the tables' rows
   std::string slot_type = "float32";
+  int64_t memory = 0;   // bytes of each table's records in memory; 0: all
+  std::string folder;   // of the others
   bool pooled = false;  // --mean; false: --dense
   std::string ids;      // the file that either of them names
 };
@@ -54,7 +56,8 @@ inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
   OnDemandFlags flags;
   const std::pair<std::string, int64_t*> numbers[] = {
       {"--features", &flags.features}, {"--rows", &flags.rows},       {"--dim", &flags.dim},
-      {"--batch", &flags.batch},       {"--batches", &flags.batches}, {"--threads", &flags.threads}};
+      {"--batch", &flags.batch},       {"--batches", &flags.batches}, {"--threads", &flags.threads},
+      {"--memory", &flags.memory}};
   if (argc % 2 == 0) Fail("every flag takes a value");
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
@@ -62,7 +65,8 @@ inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
     bool known = name == "--dense" || name == "--mean";
     const std::pair<std::string, std::string*> texts[] = {{"--optimizer", &flags.optimizer},
                                                           {"--row_type", &flags.row_type},
-                                                          {"--slot_type", &flags.slot_type}};
+                                                          {"--slot_type", &flags.slot_type},
+                                                          {"--folder", &flags.folder}};
     for (const auto& [text, to] : texts) {
       if (name != text) continue;
       *to = value;

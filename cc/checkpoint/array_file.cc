@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
+#include "cc/base/crc32c.h"
 #include "cc/base/prefetch.h"
 #include "cc/checkpoint/column_pieces.h"
-#include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/stored_numbers.h"
 
 namespace sok {

@@ -6,8 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "cc/base/crc32c.h"
 #include "cc/base/hash.h"
-#include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/saved_checkpoint.h"
 #include "cc/checkpoint/testing/memory_files.h"
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/crc32c.h"
 #include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
@@ -17,7 +18,6 @@
 #include "cc/checkpoint/array_file.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
-#include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/foreign_slots.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/manifest_json.h"

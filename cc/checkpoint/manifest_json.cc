@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "cc/checkpoint/file_error.h"
+#include "cc/base/file_error.h"
 
 namespace sok {
 namespace {

@@ -10,9 +10,9 @@
 #include <deque>
 #include <utility>
 
+#include "cc/base/file_error.h"
 #include "cc/base/mutex.h"
 #include "cc/base/thread_annotations.h"
-#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/files.h"
 
 namespace sok {

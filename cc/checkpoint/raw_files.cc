@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "cc/checkpoint/file_error.h"
+#include "cc/base/file_error.h"
 #include "cc/checkpoint/files.h"
 
 namespace sok {

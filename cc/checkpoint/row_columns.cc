@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cc/base/crc32c.h"
 #include "cc/checkpoint/column_pieces.h"
-#include "cc/checkpoint/crc32c.h"
 
 namespace sok {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/checkpoint/crc32c.h"
+#include "cc/base/crc32c.h"
 #include "cc/checkpoint/testing/memory_files.h"
 
 namespace sok {

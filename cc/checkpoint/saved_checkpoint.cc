@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/base/crc32c.h"
+#include "cc/base/file_error.h"
 #include "cc/checkpoint/checkpoint_path.h"
-#include "cc/checkpoint/crc32c.h"
-#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/json_reader.h"
 #include "cc/checkpoint/sok2_folder.h"

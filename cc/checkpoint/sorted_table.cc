@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc/checkpoint/crc32c.h"
+#include "cc/base/crc32c.h"
 #include "cc/checkpoint/wire.h"
 
 namespace sok {

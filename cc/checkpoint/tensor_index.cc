@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cc/checkpoint/crc32c.h"
+#include "cc/base/crc32c.h"
 #include "cc/checkpoint/sorted_table.h"
 #include "cc/checkpoint/wire.h"
 

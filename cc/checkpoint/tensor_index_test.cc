@@ -7,7 +7,7 @@
 #include <random>
 #include <string_view>
 
-#include "cc/checkpoint/crc32c.h"
+#include "cc/base/crc32c.h"
 #include "cc/checkpoint/sorted_table.h"
 #include "cc/checkpoint/wire.h"
 

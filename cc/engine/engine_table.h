@@ -59,6 +59,7 @@ struct TableDescription {
   int64_t bytes = 0;      // of rows, slots, other data per row, index, and admission's counts
   int64_t steps = 0;      // optimizer steps taken, or the global step from SetGlobalStep
   std::string optimizer;  // "" before the first step
+  TierCounts tiers = {};  // zeros if all rows are in memory
 };
 
 // The rows of one embedding variable that this rank owns, in the memory of one engine.

@@ -127,6 +127,13 @@ Status Check(const TableOptions& options) {
   if (options.on_full != OnFull::kError && options.capacity == 0) {
     return InvalidArgument("on_full=\"", NameOf(options.on_full), "\" needs a capacity");
   }
+  if (options.tiers.memory_bytes < 0) {
+    return InvalidArgument("memory for rows must not be negative, but is ", options.tiers.memory_bytes,
+                           " bytes");
+  }
+  if (options.tiers.has_disk() && options.tiers.folder.empty()) {
+    return InvalidArgument("rows that memory has no room for need a folder");
+  }
   SOK_RETURN_IF_ERROR(CheckAdmission(options.admission));
   return CheckEviction(options.eviction);
 }

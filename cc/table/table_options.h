@@ -9,6 +9,7 @@
 #include "cc/initializers/initializer.h"
 #include "cc/placement/placement.h"
 #include "cc/table/record_layout.h"
+#include "cc/table/tier_options.h"
 
 namespace sok {
 
@@ -101,6 +102,7 @@ struct TableOptions {
   RecordFormat record = {};
 
   RowMemory memory = RowMemory::kDevice;  // no difference on the CPU, where both are host memory
+  TierOptions tiers = {};
 };
 
 // InvalidArgument, which names the variable and the value, unless a table can be made from `options`.

@@ -65,6 +65,9 @@ StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext&
                                              NameOf(options.record.weights), " and slots in ",
                                              NameOf(options.record.slots)));
   }
+  if (options.tiers.has_disk()) {
+    return NamedError(options, Unimplemented("tables on a GPU have no disk below memory"));
+  }
   int64_t device_bytes = 0;
   SOK_RETURN_IF_ERROR(CheckDevice(options.name, &device_bytes));
   DeviceAllocator* const kept = KeptMemoryOf(context);

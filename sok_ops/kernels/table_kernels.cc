@@ -114,6 +114,12 @@ tf::Status MemoryFromAttr(tf::OpKernelConstruction* construction, RowMemory* mem
   return tf::Status();
 }
 
+tf::Status TiersFromAttrs(tf::OpKernelConstruction* construction, TierOptions* tiers) {
+  TF_RETURN_IF_ERROR(construction->GetAttr("tier_bytes", &tiers->memory_bytes));
+  TF_RETURN_IF_ERROR(construction->GetAttr("tier_folder", &tiers->folder));
+  return construction->GetAttr("tier_by_frequency", &tiers->by_frequency);
+}
+
 FloatType FloatTypeOf(tf::DataType type) {
   return type == tf::DT_HALF       ? FloatType::kFloat16
          : type == tf::DT_BFLOAT16 ? FloatType::kBfloat16
@@ -159,6 +165,7 @@ struct TableAttributes {
     TF_RETURN_IF_ERROR(construction->GetAttr("placement", &placement));
     TF_RETURN_IF_ERROR(PoliciesFromAttrs(construction, &options));
     TF_RETURN_IF_ERROR(MemoryFromAttr(construction, &options.memory));
+    TF_RETURN_IF_ERROR(TiersFromAttrs(construction, &options.tiers));
     TF_RETURN_IF_ERROR(RecordFromAttrs(construction, &options.record));
     TF_RETURN_IF_ERROR(EngineNameFromAttr(construction, &engine));
     options.key_dtype = tf::DataTypeString(key_dtype);
@@ -338,15 +345,27 @@ class TableStatisticsOp : public tf::OpKernel {
       OP_REQUIRES_OK(context, LookupTable(context, t, &ref));
       const LookupCounts& counts = ref.table->lookup_counts();
       const TableOptions& options = ref.table->options();
-      const int64_t rows = options.placement.represents(options.rank) ? ref.table->Describe().rows : 0;
-      const int64_t numbers[kNumbers] = {
-          rows, counts.ids, counts.distinct_ids, counts.admitted_ids, counts.filtered_ids, counts.bytes_sent};
+      const TableDescription table = ref.table->Describe();
+      const TierCounts& tiers = table.tiers;
+      const int64_t rows = options.placement.represents(options.rank) ? table.rows : 0;
+      const int64_t numbers[kNumbers] = {rows,
+                                         counts.ids,
+                                         counts.distinct_ids,
+                                         counts.admitted_ids,
+                                         counts.filtered_ids,
+                                         counts.bytes_sent,
+                                         tiers.rows_in_memory,
+                                         tiers.bytes_on_disk,
+                                         tiers.hits,
+                                         tiers.misses,
+                                         tiers.bytes_up,
+                                         tiers.bytes_down};
       std::copy(std::begin(numbers), std::end(numbers), next);
     }
   }
 
  private:
-  static constexpr int kNumbers = 6;
+  static constexpr int kNumbers = 12;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableStatistics").Device(tf::DEVICE_CPU), TableStatisticsOp);
 SOK_GPU_KERNEL(TableStatisticsOp, "SokTableStatistics", "handles", "statistics");

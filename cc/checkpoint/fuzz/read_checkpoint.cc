@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/checkpoint/crc32c.h"
+#include "cc/base/crc32c.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/rewritten_checkpoint.h"

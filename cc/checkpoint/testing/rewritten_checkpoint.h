@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/crc32c.h"
 #include "cc/checkpoint/array_file.h"
-#include "cc/checkpoint/crc32c.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/saved_checkpoint.h"
 #include "cc/checkpoint/testing/table_files.h"

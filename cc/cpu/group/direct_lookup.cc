@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/lowest_error.h"
 #include "cc/base/prefetch.h"
 #include "cc/base/status.h"
 #include "cc/cpu/group/parallel_parts.h"

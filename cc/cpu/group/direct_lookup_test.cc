@@ -240,7 +240,7 @@ TEST(DirectLookupOfOneTableTest, RowsAreBroughtUpToDateFirst) {
   InlineExecutor executor;
   group.plan.training = other.plan.training = false;
   ASSERT_TRUE(group.Forward(executor).ok());
-  other.tables[0]->BringUpToDate(executor, other.tables[0]->Rows());
+  ASSERT_TRUE(other.tables[0]->BringUpToDate(executor, other.tables[0]->Rows()).ok());
   ASSERT_TRUE(other.Forward(executor).ok());
   for (size_t l = 0; l < group.outputs.size(); ++l) {
     EXPECT_TRUE(SameBits(group.outputs[l], other.outputs[l]));

@@ -1,5 +1,6 @@
 #include "cc/cpu/group/group_lookup.h"
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -141,6 +142,10 @@ Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, 
     if (part.rows[u] == Table::kAbsent || table->IsCurrent(part.rows[u])) continue;
     return RowWasEvicted(table->options(), part.unique[u]);
   }
+  std::vector<int64_t> rows(part.rows.size());
+  std::transform(part.rows.begin(), part.rows.end(), rows.begin(),
+                 [](int64_t reference) { return reference < 0 ? reference : RowOf(reference); });
+  SOK_RETURN_IF_ERROR(table->BringUp(executor, rows, RowUse::kRead));
   RowPointers pointers;
   pointers.Fill(*table, part.unique, part.rows_to_read());
   LookupWeightGradients(executor, plan, l, pointers.rows(), table->options().dim, gradient, weight_grads);

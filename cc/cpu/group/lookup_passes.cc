@@ -59,8 +59,7 @@ Status InsertAndFindRows(Executor& executor, Table* table, Span<const int32_t> o
       table->FindForTraining(executor, part->unique, counts, Span<int64_t>(part->rows), &read_default));
   ReadDefaultAt(read_default, part);
   part->trained = PutRowsFirst(part);
-  table->BringUpToDate(executor, Span<const int64_t>(part->rows).subspan(0, part->trained));
-  return OkStatus();
+  return table->BringUpToDate(executor, Span<const int64_t>(part->rows).subspan(0, part->trained));
 }
 
 Status FindPresentRows(Executor& executor, Table* table, TablePart* part) {
@@ -69,8 +68,7 @@ Status FindPresentRows(Executor& executor, Table* table, TablePart* part) {
   std::vector<int64_t> present;
   std::copy_if(part->rows.begin(), part->rows.end(), std::back_inserter(present),
                [](int64_t row) { return row != Table::kAbsent; });
-  table->BringUpToDate(executor, present);
-  return OkStatus();
+  return table->BringUpToDate(executor, present);
 }
 
 }  // namespace

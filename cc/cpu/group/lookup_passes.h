@@ -52,7 +52,10 @@ class TableLocks {
       : tables_(tables.begin(), tables.end()) {
     std::sort(tables_.begin(), tables_.end());
     tables_.erase(std::unique(tables_.begin(), tables_.end()), tables_.end());
-    for (Table* table : tables_) table->mutex().lock();
+    for (Table* table : tables_) {
+      table->mutex().lock();
+      table->BeginCall();
+    }
   }
   ~TableLocks() SOK_NO_THREAD_SAFETY_ANALYSIS {
     for (Table* table : tables_) table->mutex().unlock();

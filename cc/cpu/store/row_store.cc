@@ -35,7 +35,17 @@ RowStore::RowStore(int64_t dim, const RecordFormat& format)
       stride_(Stride(layout_)),
       slabs_(stride_ * kFloatBytes, Slabs::BitsFor(stride_ * kFloatBytes, kSlabBytes)) {}
 
-Status RowStore::Reserve(int64_t rows) { return slabs_.Reserve(rows); }
+Status RowStore::AddDisk(const TierOptions& options) {
+  StatusOr<std::unique_ptr<RowTiers>> tiers = RowTiers::Create(options, slabs_.record_bytes());
+  SOK_RETURN_IF_ERROR(tiers.status());
+  tier_options_ = options;
+  tiers_ = std::move(tiers.value());
+  return OkStatus();
+}
+
+Status RowStore::Reserve(int64_t rows) {
+  return tiers_ == nullptr ? slabs_.Reserve(rows) : tiers_->Reserve(rows);
+}
 
 Status RowStore::ReserveWith(int64_t rows, PlaceBytes place) {
   // Records are rows of the array, without padding.
@@ -44,32 +54,55 @@ Status RowStore::ReserveWith(int64_t rows, PlaceBytes place) {
   return slabs_.ReserveWith(rows, place);
 }
 
-Status RowStore::SetSlots(Span<const SlotSpec> slots) {
+Status RowStore::SetSlots(Span<const SlotSpec> slots, Executor& executor,
+                          FunctionRef<int64_t(int64_t row)> key) {
+  RowStore next(dim_, layout_.format());
   int64_t floats = dim_;
-  std::vector<int64_t> offsets;
   for (const SlotSpec& slot : slots) {
     if (slot.width < 1 || slot.width > kMaxFloats) {
       return InvalidArgument("a slot of a row must be at least 1 float wide, got ", slot.width);
     }
-    offsets.push_back(floats);
+    next.slot_offsets_.push_back(floats);
     floats += slot.width;
   }
-  const RecordLayout layout(dim_, layout_.format(), slots);
-  const int64_t stride = Stride(layout);
-  // Reserve all address space first, so that nothing can fail once rows are moved.
-  Slabs next(stride * kFloatBytes, slabs_.slab_bits());
-  SOK_RETURN_IF_ERROR(next.Reserve(slabs_.size()));
+  next.slots_.assign(slots.begin(), slots.end());
+  next.layout_ = RecordLayout(dim_, layout_.format(), slots);
+  next.stride_ = Stride(next.layout_);
+  next.step_ = step_;
+  next.slabs_ = Slabs(next.stride_ * kFloatBytes, slabs_.slab_bits());
+  if (tiers_ != nullptr) SOK_RETURN_IF_ERROR(next.AddDisk(tier_options_));
+  // Reserves all address space first, so that without a disk nothing can fail once rows are moved.
+  SOK_RETURN_IF_ERROR(next.Reserve(rows()));
+  SOK_RETURN_IF_ERROR(MoveRows(executor, key, &next));
+  *this = std::move(next);
+  return OkStatus();
+}
 
-  slots_.assign(slots.begin(), slots.end());
-  slot_offsets_ = std::move(offsets);
-  layout_ = layout;
-  stride_ = stride;
-  std::swap(slabs_, next);
-  for (int64_t row = 0; row < slabs_.size(); ++row) {
-    std::memcpy(record(row), next.at(row), layout_.weight_bytes());
-    FillSlots(row);
-    if ((row + 1) % slabs_.records_per_slab() == 0) next.Release(row >> slabs_.slab_bits());
+Status RowStore::MoveRows(Executor& executor, FunctionRef<int64_t(int64_t row)> key, RowStore* to) {
+  const auto move = [&](int64_t row) {
+    std::memcpy(to->record(row), record(row), layout_.weight_bytes());
+    to->FillSlots(row);
+    to->SetKey(row, key(row));
+  };
+  if (tiers_ == nullptr) {
+    for (int64_t row = 0; row < rows(); ++row) {
+      move(row);
+      if ((row + 1) % slabs_.records_per_slab() == 0) slabs_.Release(row >> slabs_.slab_bits());
+    }
+    return OkStatus();
   }
+  const int64_t most = std::min(tiers_->limit(), to->tiers_->limit());
+  std::vector<int64_t> piece;
+  for (int64_t row = 0; row < rows(); ++row) {
+    if (tiers_->is_known(row)) piece.push_back(row);
+    if (static_cast<int64_t>(piece.size()) < most && row + 1 < rows()) continue;
+    for (RowStore* const store : {this, to}) store->BeginCall();
+    SOK_RETURN_IF_ERROR(BringUp(executor, piece, RowUse::kScan));
+    SOK_RETURN_IF_ERROR(to->BringUp(executor, piece, RowUse::kNew));
+    for (const int64_t moved : piece) move(moved);
+    piece.clear();
+  }
+  to->BeginCall();
   return OkStatus();
 }
 

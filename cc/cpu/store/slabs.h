@@ -41,6 +41,7 @@ class Slabs {
   }
 
   int64_t size() const { return size_; }  // records that are addressable
+  int64_t record_bytes() const { return record_bytes_; }
   int64_t bytes() const { return size_ * record_bytes_; }
   int64_t records_per_slab() const { return mask_ + 1; }
   int slab_bits() const { return slab_bits_; }

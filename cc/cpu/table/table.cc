@@ -41,6 +41,9 @@ StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions 
   std::unique_ptr<Table> table(new Table(engine, std::move(options)));
   if (table->options_.rank == kNoRank) return table;
   SOK_RETURN_IF_ERROR(table->Named(table->admission_.Init(table->options_.admission)));
+  if (table->options_.tiers.has_disk()) {
+    SOK_RETURN_IF_ERROR(table->Named(table->store_.AddDisk(table->options_.tiers)));
+  }
   SOK_RETURN_IF_ERROR(table->FillDirectRows(executor));
   return table;
 }
@@ -56,7 +59,8 @@ Table::Table(Engine* engine, TableOptions options)
 
 TableDescription Table::Describe() const {
   const MutexLock lock(mutex_);
-  return {size(), bytes(), steps_, optimizer_name()};
+  const TierCounts tiers = store_.tiers() == nullptr ? TierCounts() : store_.tiers()->counts();
+  return {size(), bytes(), steps_, optimizer_name(), tiers};
 }
 
 int64_t Table::bytes() const {
@@ -64,16 +68,27 @@ int64_t Table::bytes() const {
 }
 
 void Table::ForEachPiece(FunctionRef<void(Span<const int64_t>)> visit) const {
-  constexpr int64_t kPiece = 1 << 16;
+  const int64_t most = PieceOf(1 << 16);
   std::vector<int64_t> rows;
-  for (int64_t first = 0; first < row_limit(); first += kPiece) {
+  for (int64_t first = 0; first < row_limit(); first += most) {
     rows.clear();
-    const int64_t end = std::min(first + kPiece, row_limit());
+    const int64_t end = std::min(first + most, row_limit());
     for (int64_t row = first; row < end; ++row) {
       if (in_use(row)) rows.push_back(row);
     }
     visit(rows);
   }
+}
+
+Status Table::ForEachPieceUpToDate(Executor& executor, FunctionRef<void(Span<const int64_t>)> visit) {
+  Status status;
+  ForEachPiece([&](Span<const int64_t> rows) {
+    if (!status.ok()) return;
+    BeginCall();
+    status = BringUpToDate(executor, rows, RowUse::kScan);
+    if (status.ok()) visit(rows);
+  });
+  return status;
 }
 
 std::vector<int64_t> Table::Rows() const {
@@ -134,6 +149,7 @@ Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> 
 
 Status Table::StartRows(Executor& executor, Span<const int64_t> ids, Span<const int64_t> rows,
                         InitialValues values) {
+  SOK_RETURN_IF_ERROR(BringUp(executor, rows, RowUse::kNew));
   if (values == InitialValues::kNone && layout().is_plain()) return Named(directory_.Insert(ids, rows));
   RecordScratch scratch(layout().is_plain() ? 0 : options_.dim);
   constexpr int64_t kBlock = 1024;
@@ -186,19 +202,27 @@ Status Table::FillDirectRows(Executor& executor) {
   if (options_.use_hashtable) return OkStatus();
   RecordScratch scratch(layout().is_plain() ? 0 : options_.dim);
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(static_rows_.count)));
-  scratch.ForRanges(executor, static_rows_.count, kInitialValueNs * options_.dim,
-                    [&](int64_t begin, int64_t end, float* floats) {
-                      for (int64_t row = begin; row < end; ++row) {
-                        StartRow(row, static_rows_.KeyOf(row), InitialValues::kAll, floats);
-                      }
-                    });
-  return OkStatus();
+  Status status;
+  ForEachPiece([&](Span<const int64_t> rows) {
+    if (!status.ok()) return;
+    BeginCall();
+    status = BringUp(executor, rows, RowUse::kNew);
+    if (!status.ok()) return;
+    scratch.ForRanges(executor, rows.size(), kInitialValueNs * options_.dim,
+                      [&](int64_t begin, int64_t end, float* floats) {
+                        for (const int64_t row : rows.subspan(begin, end - begin)) {
+                          StartRow(row, static_rows_.KeyOf(row), InitialValues::kAll, floats);
+                        }
+                      });
+  });
+  return status;
 }
 
 Status Table::Assign(const EngineContext& context, Span<const int64_t> keys, const float* values) {
   return Named(WithinMemory([&] {
     SOK_RETURN_IF_ERROR(CheckDistinct(context.executor, options_, keys));
     const MutexLock lock(mutex_);
+    BeginCall();
     return AssignLocked(context.executor, keys, values);
   }));
 }
@@ -215,7 +239,7 @@ Status Table::AssignLocked(Executor& executor, Span<const int64_t> keys, const f
   std::vector<int64_t> rows(own.size());
   SOK_RETURN_IF_ERROR(FindOrMake(executor, own, Span<int64_t>(rows), InitialValues::kSlots));
   // Takes postponed steps first: they must not change the new weights.
-  BringUpToDate(executor, rows);
+  SOK_RETURN_IF_ERROR(BringUpToDate(executor, rows, RowUse::kWrite));
   for (size_t i = 0; i < rows.size(); ++i) {
     layout().WriteWeights(values + positions[i] * options_.dim, store_.record(rows[i]));
   }

@@ -79,6 +79,8 @@ class Table final : public EngineTable {
   std::vector<int64_t> Keys() const;
   // Calls visit(rows) on pieces of the rows in use, in order of row number.
   void ForEachPiece(FunctionRef<void(Span<const int64_t> rows)> visit) const;
+  // The same for pieces that are brought up to date, until the first error of that.
+  Status ForEachPieceUpToDate(Executor& executor, FunctionRef<void(Span<const int64_t> rows)> visit);
   // Bytes of rows, slots, other data per row, index, and admission's counts.
   int64_t bytes() const;
 
@@ -125,11 +127,22 @@ class Table final : public EngineTable {
   // The initial values of `id`'s row, as an insertion would give it.
   void InitialRow(int64_t id, Span<float> row) const { FillRow(InitializerOf(options_), id, row); }
 
-  // Makes the weights of `rows` current if the optimizer postpones the steps of untouched rows. Needed before
-  // weights() is read. Rows are distinct.
-  void BringUpToDate(Executor& executor, Span<const int64_t> rows);
+  // Rows that were brought up before need not stay in memory any more.
+  void BeginCall() { store_.BeginCall(); }
+  // Brings `rows` to memory, until the next BeginCall, if the table has a disk below it. Needed before
+  // record() and weights() are used. Rows are distinct; kAbsent is none. Errors are those of
+  // RowStore::BringUp, and name the variable.
+  Status BringUp(Executor& executor, Span<const int64_t> rows, RowUse use) {
+    return Named(store_.BringUp(executor, rows, use));
+  }
+  // The same, and makes the weights of `rows` current if the optimizer postpones the steps of untouched rows.
+  Status BringUpToDate(Executor& executor, Span<const int64_t> rows, RowUse use = RowUse::kRead);
   // Whether weights() may be read without BringUpToDate.
-  bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
+  bool is_up_to_date() const { return store_.tiers() == nullptr && !has_catch_up(); }
+  // At most `rows`: how many rows to bring up at once.
+  int64_t PieceOf(int64_t rows) const { return store_.PieceOf(rows); }
+  // The tiers of the table's rows; null if all are in memory.
+  const RowTiers* tiers() const { return store_.tiers(); }
 
   // The record of a row below row_limit(), as layout() describes it; its weights come first.
   const char* record(int64_t row) const { return store_.record(row); }
@@ -210,14 +223,14 @@ class Table final : public EngineTable {
   // The slots of a row, slot_width() floats, if records are floats.
   const float* slots(int64_t row) const { return store_.weights(row) + options_.dim; }
   float* slots(int64_t row) { return store_.weights(row) + options_.dim; }
-  // The optimizer's state beside the rows; "" without an optimizer. Brings all rows up to date first.
-  std::string SerializeOptimizer(Executor& executor);
   // Brings all rows up to date and drops the history of past steps: training continues bit for bit as in a
   // table that is restored from these rows.
-  void SettleOptimizer(Executor& executor);
-  // Attaches the optimizer `name` to a table that has none, with the state that SerializeOptimizer returned.
-  // `hyper` are its hyper-parameters at the first step, which determine the initial slots of new rows.
-  Status RestoreOptimizer(std::string_view name, Span<const float> hyper, std::string_view state);
+  Status SettleOptimizer(Executor& executor);
+  // Attaches the optimizer `name` to a table that has none, with the state that Optimizer::SerializeState
+  // returned. `hyper` are its hyper-parameters at the first step, which determine the initial slots of new
+  // rows.
+  Status RestoreOptimizer(Executor& executor, std::string_view name, Span<const float> hyper,
+                          std::string_view state);
   // The hyper-parameters of the first step; empty without an optimizer.
   Span<const float> first_hyper() const { return first_hyper_; }
 
@@ -255,7 +268,7 @@ class Table final : public EngineTable {
   Status EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting_ids);
   // Finds the rows and waiting ids that EvictForSave erases: with GlobalStepEvict, and with L2WeightEvict.
   void FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting_ids) const;
-  void FindSmall(Executor& executor, std::vector<int64_t>* rows);
+  Status FindSmall(Executor& executor, std::vector<int64_t>* rows);
   // The number of the step that is being taken.
   int64_t CountStep();
   // Moves steps() and the last steps of rows and waiting ids.
@@ -263,7 +276,8 @@ class Table final : public EngineTable {
   Status FillDirectRows(Executor& executor);
   // InvalidArgument unless the optimizer `name` can train the table's rows with `hyper`.
   Status CheckOptimizer(const Optimizer& optimizer, Span<const float> hyper) const;
-  Status AttachOptimizer(std::string_view name, Span<const float> hyper);
+  Status AttachOptimizer(Executor& executor, std::string_view name, Span<const float> hyper);
+  bool has_catch_up() const { return optimizer_ != nullptr && optimizer_->has_catch_up(); }
   // Sums the gradients of rows that repeat, and takes the step.
   Status TakeSummedStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                         const float* grads);

@@ -238,8 +238,8 @@ class EvictedTrainingTest : public testing::TestWithParam<Training> {
       for (size_t i = 0; i < ids.size(); ++i) late_in_twin.emplace_back(ids[i], twin_rows[i]);
     }
     EXPECT_GT(dropped, 10);
-    table->BringUpToDate(executor, table->Rows());
-    twin->table->BringUpToDate(executor, twin->table->Rows());
+    EXPECT_TRUE(table->BringUpToDate(executor, table->Rows()).ok());
+    EXPECT_TRUE(twin->table->BringUpToDate(executor, twin->table->Rows()).ok());
     std::map<int64_t, std::vector<float>> result;
     for (const int64_t row : table->Rows()) {
       result[table->key(row)].assign(table->weights(row), table->weights(row) + 2 + table->slot_width());

@@ -77,8 +77,8 @@ TEST_P(ReusedRowTest, AReusedRowTrainsLikeANewRow) {
     Step(reused.get(), {0}, {1, 2});
     Step(fresh.get(), {0}, {1, 2});
   }
-  reused->BringUpToDate(executor_, reused->Rows());
-  fresh->BringUpToDate(executor_, fresh->Rows());
+  ASSERT_TRUE(reused->BringUpToDate(executor_, reused->Rows()).ok());
+  ASSERT_TRUE(fresh->BringUpToDate(executor_, fresh->Rows()).ok());
   const int64_t floats = 2 + fresh->slot_width();
   for (const auto& [a, b] : {std::pair<int64_t, int64_t>{0, 0}, {1, 2}}) {
     EXPECT_EQ(std::vector<float>(reused->weights(a), reused->weights(a) + floats),
@@ -108,7 +108,7 @@ TEST_P(ReusedRowTest, AGradientThatComesTooLateIsDropped) {
   EXPECT_EQ(WeightsOf(*table, 0), WeightsOf(*expected, 0));
   Step(table.get(), {before[1]}, {7, 7});
   EXPECT_EQ(table->steps(), 4);
-  table->BringUpToDate(executor_, table->Rows());
+  ASSERT_TRUE(table->BringUpToDate(executor_, table->Rows()).ok());
   EXPECT_EQ(WeightsOf(*table, 1), InitialWeights(*table, 9));
 }
 

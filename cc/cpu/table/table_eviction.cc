@@ -27,6 +27,7 @@ Status Table::EraseRows(Span<const int64_t> rows) {
   for (const int64_t row : rows) {
     changes_.MarkErased(row, directory_.id(row));
     directory_.Erase(row);
+    store_.Forget(row);
   }
   return OkStatus();
 }
@@ -67,7 +68,7 @@ Status Table::EvictForSave(Executor& executor, int64_t* evicted) {
       FindUnused(&rows, &waiting_ids);
       break;
     case Eviction::Kind::kL2Weight:
-      FindSmall(executor, &rows);
+      SOK_RETURN_IF_ERROR(FindSmall(executor, &rows));
       break;
   }
   SOK_RETURN_IF_ERROR(EraseWith(rows, waiting_ids));
@@ -89,11 +90,10 @@ void Table::FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting
   }
 }
 
-void Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
+Status Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
   std::vector<uint8_t> is_small;
   RecordScratch scratch(options_.dim);
-  ForEachPiece([&](Span<const int64_t> piece) {
-    BringUpToDate(executor, piece);
+  return ForEachPieceUpToDate(executor, [&](Span<const int64_t> piece) {
     is_small.resize(piece.size());
     scratch.ForRanges(executor, piece.size(), options_.dim, [&](int64_t begin, int64_t end, float* floats) {
       for (int64_t i = begin; i < end; ++i) {

@@ -18,8 +18,8 @@ constexpr int64_t kPieceFloats = int64_t{1} << 22;
 
 // The number of rows in a piece.
 int64_t PieceRows(const Table& table) {
-  if (table.layout().is_plain()) return kPieceRows;
-  return std::clamp<int64_t>(kPieceFloats / table.layout().floats(), 1, kPieceRows);
+  if (table.layout().is_plain()) return table.PieceOf(kPieceRows);
+  return table.PieceOf(std::clamp<int64_t>(kPieceFloats / table.layout().floats(), 1, kPieceRows));
 }
 
 RowParts PartsOf(const Table& table) {
@@ -145,10 +145,7 @@ class HeldCpuTable final : public HeldTable {
   }
 
   Status SettleOptimizer() override {
-    return WithinMemory([&] {
-      table_.SettleOptimizer(executor_);
-      return OkStatus();
-    });
+    return WithinMemory([&] { return table_.SettleOptimizer(executor_); });
   }
   Status ReadPastSteps(PastSteps* past) override {
     return WithinMemory([&] {
@@ -158,7 +155,7 @@ class HeldCpuTable final : public HeldTable {
   }
   Status RestoreOptimizer(const HeldOptimizer& optimizer) override {
     return WithinMemory([&] {
-      return table_.RestoreOptimizer(optimizer.name, optimizer.first_hyper,
+      return table_.RestoreOptimizer(executor_, optimizer.name, optimizer.first_hyper,
                                      EncodeOptimizerState({optimizer.name, optimizer.steps}));
     });
   }
@@ -233,7 +230,9 @@ Status HeldCpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const
   PieceOfRows piece(table_, what.parts);
   const auto flush = [&]() -> Status {
     if (piece.rows.empty()) return OkStatus();
-    if (what.up_to_date) table_.BringUpToDate(executor_, piece.rows);
+    table_.BeginCall();
+    SOK_RETURN_IF_ERROR(what.up_to_date ? table_.BringUpToDate(executor_, piece.rows, RowUse::kScan)
+                                        : table_.BringUp(executor_, piece.rows, RowUse::kScan));
     SOK_RETURN_IF_ERROR(visit(piece.Gather()));
     piece.rows.clear();
     return OkStatus();
@@ -249,7 +248,7 @@ Status HeldCpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const
 }
 
 StatusOr<bool> HeldCpuTable::PlaceRows(int64_t rows, PlaceBytes place) {
-  if (!table_.layout().is_plain()) return false;
+  if (!table_.layout().is_plain() || table_.tiers() != nullptr) return false;
   if (!table_.options().use_hashtable || table_.row_limit() > 0 || table_.optimizer() != nullptr)
     return false;
   SOK_RETURN_IF_ERROR(WithinMemory([&] { return table_.PlaceRows(rows, place); }));
@@ -260,7 +259,9 @@ Status HeldCpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
                                 FunctionRef<Status(const RowsToFill&)> fill) {
   std::vector<int64_t> rows(keys.size());
   const auto values = parts.slots ? Table::InitialValues::kNone : Table::InitialValues::kSlots;
+  table_.BeginCall();
   SOK_RETURN_IF_ERROR(table_.FindOrMake(executor_, keys, Span<int64_t>(rows), values));
+  SOK_RETURN_IF_ERROR(table_.BringUp(executor_, rows, RowUse::kWrite));
   std::vector<float*> records(rows.size());
   const RecordLayout& layout = table_.layout();
   std::vector<float> floats(layout.is_plain() ? 0 : rows.size() * layout.floats());

@@ -38,10 +38,12 @@ CurrentGradients DropStale(const Table& table, Span<const int64_t> references, c
 
 }  // namespace
 
-void Table::BringUpToDate(Executor& executor, Span<const int64_t> rows) {
-  if (is_up_to_date()) return;
+Status Table::BringUpToDate(Executor& executor, Span<const int64_t> rows, RowUse use) {
+  SOK_RETURN_IF_ERROR(BringUp(executor, rows, has_catch_up() ? RowUse::kWrite : use));
+  if (!has_catch_up()) return OkStatus();
   optimizer_->CatchUp(executor, rows, &store_);
   MarkChanged(rows);
+  return OkStatus();
 }
 
 void Table::MarkChanged(Span<const int64_t> rows) {
@@ -88,19 +90,19 @@ Status Table::CheckOptimizer(const Optimizer& optimizer, Span<const float> hyper
   return optimizer.CheckHyper(hyper);
 }
 
-Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
+Status Table::AttachOptimizer(Executor& executor, std::string_view name, Span<const float> hyper) {
   auto made = MakeOptimizer(name);
   SOK_RETURN_IF_ERROR(Named(made.status()));
   std::unique_ptr<Optimizer> optimizer = std::move(made.value());
   SOK_RETURN_IF_ERROR(Named(CheckOptimizer(*optimizer, hyper)));
   SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(store_.rows())));
-  SOK_RETURN_IF_ERROR(Named(store_.SetSlots(optimizer->Slots(options_.dim, hyper))));
+  SOK_RETURN_IF_ERROR(
+      Named(store_.SetSlots(optimizer->Slots(options_.dim, hyper), executor, [this](int64_t row) {
+        return row < row_limit() && in_use(row) ? key(row) : 0;
+      })));
   optimizer_ = std::move(optimizer);
   first_hyper_.assign(hyper.begin(), hyper.end());
-  for (int64_t row = 0; row < row_limit(); ++row) {
-    optimizer_->OnNewRow(row);
-    if (in_use(row)) store_.SetKey(row, key(row));
-  }
+  for (int64_t row = 0; row < row_limit(); ++row) optimizer_->OnNewRow(row);
   return OkStatus();
 }
 
@@ -122,6 +124,7 @@ Status Table::ApplyGradients(const EngineContext& context, std::string_view opti
                              Span<const float> hyper, Span<const int64_t> references, const float* grads,
                              bool distinct) {
   const MutexLock lock(mutex_);
+  BeginCall();
   return Named(WithinMemory(
       [&] { return ApplyStored(context.executor, optimizer, hyper, references, grads, distinct); }));
 }
@@ -129,7 +132,7 @@ Status Table::ApplyGradients(const EngineContext& context, std::string_view opti
 Status Table::ApplyStored(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                           Span<const int64_t> references, const float* grads, bool distinct) {
   SOK_RETURN_IF_ERROR(CheckStep(optimizer, hyper, references));
-  if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(optimizer, hyper));
+  if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(executor, optimizer, hyper));
   CurrentGradients current;
   if (directory_.has_erased()) {
     current = DropStale(*this, references, grads);
@@ -142,7 +145,7 @@ Status Table::ApplyStored(Executor& executor, std::string_view optimizer, Span<c
 
 Status Table::ApplyLocked(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                           Span<const int64_t> references, const RowGradients& gradients) {
-  if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(optimizer, hyper));
+  if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(executor, optimizer, hyper));
   if (!directory_.has_erased()) return TakeStep(executor, hyper, references, gradients);
   const auto is_current = [this](int64_t reference) { return IsCurrent(reference); };
   if (std::all_of(references.begin(), references.end(), is_current)) {
@@ -162,6 +165,7 @@ Status Table::ApplyLocked(Executor& executor, std::string_view optimizer, Span<c
 
 Status Table::TakeStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                        const RowGradients& gradients) {
+  SOK_RETURN_IF_ERROR(BringUp(executor, rows, RowUse::kWrite));
   SOK_RETURN_IF_ERROR(Named(optimizer_->Apply(executor, hyper, rows, gradients, &store_)));
   const int64_t step = CountStep();
   if (has_last_step()) {
@@ -197,21 +201,17 @@ int64_t Table::slot_width() const {
   return width;
 }
 
-std::string Table::SerializeOptimizer(Executor& executor) {
-  if (optimizer_ == nullptr) return "";
-  ForEachPiece([&](Span<const int64_t> rows) { BringUpToDate(executor, rows); });
-  return optimizer_->SerializeState();
-}
-
-void Table::SettleOptimizer(Executor& executor) {
-  if (is_up_to_date()) return;
-  ForEachPiece([&](Span<const int64_t> rows) { BringUpToDate(executor, rows); });
+Status Table::SettleOptimizer(Executor& executor) {
+  if (!has_catch_up()) return OkStatus();
+  SOK_RETURN_IF_ERROR(ForEachPieceUpToDate(executor, [](Span<const int64_t> /*rows*/) {}));
   optimizer_->ForgetPastSteps();
+  return OkStatus();
 }
 
-Status Table::RestoreOptimizer(std::string_view name, Span<const float> hyper, std::string_view state) {
+Status Table::RestoreOptimizer(Executor& executor, std::string_view name, Span<const float> hyper,
+                               std::string_view state) {
   if (optimizer_ != nullptr) return HasOptimizerAlready(options_, optimizer_->name());
-  SOK_RETURN_IF_ERROR(AttachOptimizer(name, hyper));
+  SOK_RETURN_IF_ERROR(AttachOptimizer(executor, name, hyper));
   return Named(optimizer_->RestoreState(state));
 }
 

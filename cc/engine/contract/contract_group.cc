@@ -34,6 +34,7 @@ ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor,
       scratch_(engine.engine->NewScratch()) {
   for (TableOptions table_options : options) {
     table_options.memory = engine.row_memory;
+    table_options.tiers = engine.tiers;
     auto made = engine.engine->MakeTable(context(), table_options);
     EXPECT_TRUE(made.ok()) << made.status().message();
     tables_.push_back(std::move(made.value()));

@@ -14,6 +14,7 @@ ContractProcess::ContractProcess(const EngineCase& engine, Executor& executor,
     table.rank = rank;
     table.ranks = ranks;
     table.memory = engine.row_memory;
+    table.tiers = engine.tiers;
     auto made = engine.engine->MakeTable(context(), table);
     EXPECT_TRUE(made.ok()) << made.status().message();
     tables_.push_back(std::move(made.value()));

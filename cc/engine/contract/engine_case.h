@@ -43,6 +43,7 @@ struct EngineCase {
   std::vector<int> ranks = {1, 2, 3, 4};
   // For all tables that the suites make.
   RowMemory row_memory = RowMemory::kDevice;
+  TierOptions tiers;
   // Whether calls are slow, as with kernels that run on the host: tests then take fewer and smaller steps.
   bool is_slow = false;
   // Whether they take several times as long as that, as under a sanitizer. Then is_slow, too.

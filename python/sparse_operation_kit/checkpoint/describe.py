@@ -89,6 +89,14 @@ def describe_statistics(table: Table, found: histogram.Statistics) -> Iterator[s
     leading = histogram.leading_bits_labels()
     yield from histogram.text("rows by the first bits of the key", leading, found.of_leading_bits)
     yield from histogram.text("rows by Euclidean norm", histogram.norm_labels(), found.of_norm)
+    if found.of_count is None or not found.of_count[1].any():
+        return
+    slots = table.last.optimizer.slots if table.last.optimizer else ()
+    row_bytes = 4 * (table.dim + sum(slot.width for slot in slots))
+    yield "  memory for the rows that are looked up most often"
+    for percent in (90, 99, 99.9):
+        rows = found.rows_for(percent / 100)
+        yield f"    {percent:>4} % of lookups  {rows:>12,} rows  {rows * row_bytes:>16,} bytes"
 
 
 def describe_id(table: Table, key: int) -> Iterator[str]:

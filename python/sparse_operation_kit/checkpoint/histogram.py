@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.checkpoint.rows import row_blocks
+from sparse_operation_kit.checkpoint.rows import columns_of, row_blocks
 
 _LEADING_BITS = 4
 _BAR_WIDTH = 40
+# Counts of lookups up to this have bins of their own; above it bins are at most 1/16 of a count wide.
+_SMALL_COUNT = 1024
+_BINS_OF_OCTAVE = 16
 # Edges of the bins of norms, which are half a power of ten wide. Two more bins are for norms outside.
 _EXPONENTS = np.arange(-6.0, 6.5, 0.5)
 
@@ -26,6 +29,8 @@ class Statistics:
       of_leading_bits: Rows per value of the first four bits of the key as a uint64.
       of_norm: Rows per Euclidean norm: zero, then below 1e-6, then half powers of ten up to above 1e6.
       not_finite: Rows with a NaN or an infinite weight, which are not in `of_norm`.
+      of_count: Rows, and their lookups, per number of lookups: int64 [2, bins], rising. None if the table
+        has not counted.
     """
 
     rows: int
@@ -33,17 +38,34 @@ class Statistics:
     of_leading_bits: np.ndarray
     of_norm: np.ndarray
     not_finite: int
+    of_count: np.ndarray | None = None
+
+    def rows_for(self, share: float) -> int:
+        """Returns how many of the rows that are looked up most often get this share of all lookups."""
+        assert self.of_count is not None, "the table has not counted"
+        rows, lookups = self.of_count[:, ::-1]
+        missing = share * lookups.sum() - np.cumsum(lookups) + lookups  # before each bin
+        needed = np.ceil(np.clip(missing, 0, lookups) * rows / np.maximum(lookups, 1))
+        return int(needed.sum())
 
 
 def statistics(table: Table) -> Statistics:
-    """Counts a table's rows by shard, leading bits and norm, in one pass and in blocks."""
+    """Counts a table's rows by shard, leading bits, norm and lookups, in one pass and in blocks."""
     shards = len(table.last.shards)
     found = Statistics(
         0, np.zeros(shards, int), np.zeros(1 << _LEADING_BITS, int), np.zeros(len(_EXPONENTS) + 2, int), 0
     )
     if table.last.system:
         found.of_shard += [shard.rows for shard in table.last.shards]
-    for block in row_blocks(table, ("values",)):
+    counted = [name for name in columns_of(table) if name == "frequency"]
+    of_count = np.zeros([2, _SMALL_COUNT + 64 * _BINS_OF_OCTAVE], np.int64)
+    found.of_count = of_count if counted else None
+    for block in row_blocks(table, ("values", *counted)):
+        if counted:
+            counts = block.columns["frequency"]
+            bins = _bins_of(counts)
+            np.add.at(of_count[0], bins, 1)
+            np.add.at(of_count[1], bins, counts)
         keys = block.keys.view(np.uint64)
         found.rows += len(keys)
         if not table.last.system:
@@ -56,6 +78,12 @@ def statistics(table: Table) -> Statistics:
         bins = np.where(finite == 0, 0, 1 + np.searchsorted(10.0**_EXPONENTS, finite, side="right"))
         found.of_norm += np.bincount(bins, minlength=len(found.of_norm))
     return found
+
+
+def _bins_of(counts: np.ndarray) -> np.ndarray:
+    """Returns the bins of numbers of lookups in `Statistics.of_count`."""
+    above = _SMALL_COUNT + np.log2(np.maximum(counts, _SMALL_COUNT) / _SMALL_COUNT) * _BINS_OF_OCTAVE
+    return np.where(counts < _SMALL_COUNT, np.maximum(counts, 0), above.astype(np.int64))
 
 
 def norm_labels() -> list[str]:

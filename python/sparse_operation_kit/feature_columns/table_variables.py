@@ -15,7 +15,6 @@ from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.ranks.initialize import ready_graph
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.row_policies import InitializerOption
-from sparse_operation_kit.tables.storage_option import memory_of
 from sparse_operation_kit.tables.table_device import table_device
 
 
@@ -135,10 +134,10 @@ def _initializer(spec: TableSpec, option: InitializerOption | None) -> Initializ
     return option
 
 
-def _options(options: Any) -> tuple[Any, Any, Any, str]:
+def _options(options: Any) -> tuple[Any, Any, Any, Any]:
     """Returns (init_option, filter_option, evict_option, memory)."""
     if options is None:
         return None, None, None, "device"
     # Options of another class may be older than this attribute.
-    memory = memory_of(getattr(options, "storage_option", None))
+    memory = getattr(options, "storage_option", None) or "device"
     return options.init_option, options.filter_option, options.evict_option, memory

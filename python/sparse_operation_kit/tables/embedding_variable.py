@@ -32,12 +32,12 @@ from sparse_operation_kit.tables import (
     table_parts,
 )
 from sparse_operation_kit.tables.initializers import given_rows
+from sparse_operation_kit.tables.storage_option import StorageOption, memory_attributes
 from sparse_operation_kit.tables.table_device import Servers, on_device, place_table, servers_of_program
 
 # The same limit as in cc/table.
 MAX_DIM = 2**28
 KEY_DTYPES = (tf.int64, tf.int32, tf.uint32)
-MEMORIES = ("device", "host")
 
 
 class _OwnDevice(str):
@@ -93,7 +93,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         admission: row_policies.CounterFilter | row_policies.CBFFilter | None = None,
         eviction: row_policies.GlobalStepEvict | row_policies.L2WeightEvict | None = None,
         *,
-        memory: str = "device",
+        memory: str | StorageOption = "device",
         row_arithmetic: bool = False,
         slot_dtype: tf.DType = tf.float32,
         rounding: str = "stochastic",
@@ -126,8 +126,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             `L2WeightEvict`.
           memory: Where a table on a GPU has its rows and slots. "device": in the GPU's memory. "host": in
             pinned host memory, which the GPU reads over its bus, for tables that do not fit; its keys stay in
-            the GPU's memory. On a CPU both are the same. Results are the same, and a checkpoint of one
-            restores with the other. All ranks must use the same.
+            the GPU's memory. On a CPU both are the same. A `StorageOption` can also put a disk below the
+            memory of a table on a CPU. Results are the same, and a checkpoint of one restores with the
+            other. All ranks must use the same.
           row_arithmetic: Whether a key's initial row is row `key % default_value_dim` of a matrix, and some
             optimizers train each row by itself: see `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
           slot_dtype: In which the optimizer's slots are kept: tf.float32 or tf.bfloat16. Slots of one number
@@ -147,7 +148,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 "`with tf.Graph().as_default():`"
             )
         _refuse_strategies(name)
-        _check_arguments(name, dim, capacity, key_dtype, use_hashtable, on_full, admission, eviction, memory)
+        _check_arguments(name, dim, capacity, key_dtype, use_hashtable, on_full, admission, eviction)
         _check_record(f"Embedding variable '{name}'", dtype, slot_dtype, rounding)
         graph = tf.compat.v1.get_default_graph()
         self.m_var_name = graph.unique_name(name, mark_as_used=False)
@@ -169,7 +170,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             use_hashtable=self.use_hashtable,
             key_dtype=self.key_dtype,
             placement=self._placement,
-            memory=memory,
+            **memory_attributes(f"Embedding variable '{name}'", memory),
             row_dtype=self.row_dtype,
             slot_dtype=slot_dtype,
             rounding=rounding,
@@ -708,7 +709,6 @@ def _check_arguments(
     on_full: Any,
     admission: Any,
     eviction: Any,
-    memory: Any,
 ) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError(f"An embedding variable's name must be a non-empty string, not {name!r}")
@@ -726,8 +726,6 @@ def _check_arguments(
         raise ValueError(f"{who}: use_hashtable=False needs a capacity, as the key is the row")
     if key_dtype not in KEY_DTYPES:
         raise ValueError(f"{who}: key_dtype must be tf.int64, tf.int32 or tf.uint32, not {key_dtype!r}")
-    if memory not in MEMORIES:
-        raise ValueError(f"{who}: memory must be 'device' or 'host', not {memory!r}")
     row_policies.check_policies(who, capacity, use_hashtable, on_full, admission, eviction)
 
 

@@ -21,7 +21,7 @@ from sparse_operation_kit.tables.row_policies import (
     InitializerOption,
     L2WeightEvict,
 )
-from sparse_operation_kit.tables.storage_option import StorageOption, memory_of
+from sparse_operation_kit.tables.storage_option import StorageOption
 from sparse_operation_kit.tables.table_device import table_device
 
 _logger = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ def get_embedding_variable(
         admission=_admission(ev_option.filter_option),
         eviction=_eviction(who, steps_to_live, ev_option.evict_option),
         row_arithmetic=dialect().uses_row_arithmetic(),
-        memory=memory_of(ev_option.storage_option),
+        memory=ev_option.storage_option or "device",
     )
     named[full_name] = variable = _made(make)
     _move_to_collections(variable, collections)

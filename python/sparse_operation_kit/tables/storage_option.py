@@ -36,9 +36,11 @@ class CacheStrategy(enum.IntEnum):
     LFU = 1
 
 
+# The tiers that rows can be in, except for HBM, which needs a GPU.
+_KINDS = (None, StorageType.DEFAULT, StorageType.DRAM, StorageType.DRAM_SSDHASH, StorageType.HBM)
 _INSTEAD = (
-    "rows are in memory; sok.EmbeddingVariable bounds a table with capacity= and on_full='evict_lru' or "
-    "'evict_lfu'"
+    "use DRAM_SSDHASH for a table larger than memory; or bound it with capacity= and on_full='evict_lru' or "
+    "'evict_lfu' of sok.EmbeddingVariable"
 )
 
 
@@ -48,11 +50,16 @@ class StorageOption:
 
     Attributes:
       storage_type: None or `DEFAULT`: in the memory of the table's device. `DRAM`: in host memory, also if
-        the table is on a GPU. `HBM`: in the GPU's memory. Other tiers are a ValueError.
-      storage_path: Not used: these tiers have no files.
-      storage_size: DeepRec's bytes for each tier, a list or tuple of numbers. Not used: memory grows as keys
-        arrive.
-      cache_strategy: Not used: there is one tier.
+        the table is on a GPU. `HBM`: in the GPU's memory. `DRAM_SSDHASH`: rows and slots are in host memory
+        up to a size, and the others in a file; the table is on a CPU. Other tiers are a ValueError.
+      storage_path: With `DRAM_SSDHASH`, the folder of the file, on the process that has the rows. It is made
+        if it is missing; the folder above it must be there. The file has no name, so it ends with the
+        process. Not used with other tiers.
+      storage_size: DeepRec's bytes for each tier, a list or tuple of numbers. With `DRAM_SSDHASH` the first
+        is the memory of rows and slots in each process, except that the rows of one step always fit. Not
+        used with other tiers, and for the disk.
+      cache_strategy: With `DRAM_SSDHASH`, which rows stay in memory: those that were used most recently, or
+        most often.
       layout: Not used.
     """
 
@@ -78,12 +85,42 @@ class StorageOption:
 
     def _check_tier(self) -> None:
         kind = None if self.storage_type is None else StorageType(self.storage_type)
-        if kind not in (None, StorageType.DEFAULT, StorageType.DRAM, StorageType.HBM):
+        if kind not in _KINDS:
             raise ValueError(f"StorageOption: storage_type {kind.name} is not supported: {_INSTEAD}")
         if kind == StorageType.HBM and not tf.config.experimental.list_physical_devices("GPU"):
             raise ValueError("StorageOption: storage_type HBM needs a GPU, and TensorFlow finds none")
+        if kind != StorageType.DRAM_SSDHASH:
+            return
+        if not isinstance(self.storage_path, str) or not self.storage_path:
+            raise ValueError(
+                f"StorageOption: DRAM_SSDHASH needs a folder as storage_path, not {self.storage_path!r}"
+            )
+        size = self.storage_size[0] if self.storage_size else None
+        if not isinstance(size, int) or not 0 < size < 2**63:
+            raise ValueError(
+                "StorageOption: DRAM_SSDHASH needs the bytes of memory as the first number of storage_size, "
+                f"not {size!r}"
+            )
 
 
-def memory_of(option: StorageOption | None) -> str:
-    """Returns the argument `memory` of `EmbeddingVariable` for an option."""
-    return "host" if option is not None and option.storage_type == StorageType.DRAM else "device"
+def memory_attributes(who: str, memory: str | StorageOption) -> dict[str, Any]:
+    """Returns the attributes of a table's op for the argument `memory` of `EmbeddingVariable`.
+
+    Raises:
+      ValueError: `memory` is something else. The message begins with `who`.
+    """
+    attributes = dict(memory="device", tier_bytes=0, tier_folder="", tier_by_frequency=False)
+    if isinstance(memory, StorageOption):
+        if memory.storage_type == StorageType.DRAM:
+            attributes.update(memory="host")
+        if memory.storage_type == StorageType.DRAM_SSDHASH:
+            attributes.update(
+                tier_bytes=int(memory.storage_size[0]),
+                tier_folder=memory.storage_path,
+                tier_by_frequency=memory.cache_strategy == CacheStrategy.LFU,
+            )
+    elif memory in ("device", "host"):
+        attributes.update(memory=memory)
+    else:
+        raise ValueError(f"{who}: memory must be 'device', 'host' or a StorageOption, not {memory!r}")
+    return attributes

@@ -32,6 +32,14 @@ class TableStatistics(NamedTuple):
       filtered_ids: the sum over steps of the distinct ids that the admission filter left without a row.
       exchange_bytes: bytes that ranks, or servers and workers, sent each other for the table: ids, rows and
         gradients, without the headers of messages. 0 with one rank.
+      memory_rows: rows in memory, of a table with a disk below it. This and the next five are 0 for tables
+        whose rows are all in memory, and depend on the number of ranks.
+      disk_bytes: bytes of the table's files.
+      memory_hits: the sum over calls (lookups, steps, reads of checkpoints) of the rows that each needed and
+        that were in memory.
+      memory_misses: the same of the rows that were not, new ones among them.
+      bytes_up: bytes of rows that came from disk to memory.
+      bytes_down: bytes of rows that went from memory to disk.
       unique_ratio: float64, `distinct_ids / ids`; 0 if there were no ids.
     """
 
@@ -41,6 +49,12 @@ class TableStatistics(NamedTuple):
     admitted_ids: tf.Tensor
     filtered_ids: tf.Tensor
     exchange_bytes: tf.Tensor
+    memory_rows: tf.Tensor
+    disk_bytes: tf.Tensor
+    memory_hits: tf.Tensor
+    memory_misses: tf.Tensor
+    bytes_up: tf.Tensor
+    bytes_down: tf.Tensor
     unique_ratio: tf.Tensor
 
 
@@ -91,7 +105,7 @@ def tables_by_name(variables: Sequence[EmbeddingVariable] | None) -> list[Embedd
 
 
 def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
-    """Returns int64 [tables, 6]: the integers of `TableStatistics` in its order, of all ranks or servers."""
+    """Returns int64 [tables, 12]: the integers of `TableStatistics` in its order, of all ranks or servers."""
     processes = table_parts.by_process(tables, "described by one op")
     of_parts = table_parts.on_each(processes, tables[0], native.ops.sok_table_statistics)
     if tables[0].servers.devices:

@@ -30,6 +30,8 @@ class TableSummaryHook(v1.train.SessionRunHook):
     | `embedding/TABLE/filtered_ids_per_step` | distinct ids that the admission filter left without a row |
     | `embedding/TABLE/exchange_bytes_per_step` | bytes that ranks, or servers and workers, sent each other |
     | `embedding/TABLE/unique_ratio` | distinct ids / ids, if there were any |
+    | `embedding/TABLE/memory_hit_ratio` | with a disk: the share of rows that were in memory when needed |
+    | `embedding/TABLE/bytes_up_per_step`, `…/bytes_down_per_step` | with a disk: bytes of rows that moved |
 
     The values are over all ranks and, except `rows`, averages over the steps since the last summary. See
     `TableStatistics` for the exact counts.
@@ -135,6 +137,11 @@ class TableSummaryHook(v1.train.SessionRunHook):
             }
             if change.ids:
                 values["unique_ratio"] = change.distinct_ids / change.ids
+            if change.memory_hits + change.memory_misses:
+                needed = change.memory_hits + change.memory_misses
+                values["memory_hit_ratio"] = change.memory_hits / needed
+                values["bytes_up_per_step"] = change.bytes_up / steps
+                values["bytes_down_per_step"] = change.bytes_down / steps
             for what, value in values.items():
                 summary.value.add(tag=f"embedding/{name}/{what}", simple_value=float(value))
         return summary

@@ -1,4 +1,4 @@
-#include "cc/checkpoint/file_error.h"
+#include "cc/base/file_error.h"
 
 #include <cerrno>
 #include <climits>

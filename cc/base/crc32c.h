@@ -1,5 +1,5 @@
-#ifndef SOK_CC_CHECKPOINT_CRC32C_H_
-#define SOK_CC_CHECKPOINT_CRC32C_H_
+#ifndef SOK_CC_BASE_CRC32C_H_
+#define SOK_CC_BASE_CRC32C_H_
 
 #include <cstdint>
 #include <string_view>
@@ -27,4 +27,4 @@ inline uint32_t UnmaskCrc32c(uint32_t masked) {
 
 }  // namespace sok
 
-#endif  // SOK_CC_CHECKPOINT_CRC32C_H_
+#endif  // SOK_CC_BASE_CRC32C_H_

@@ -1,5 +1,5 @@
-#ifndef SOK_CC_CHECKPOINT_FILE_ERROR_H_
-#define SOK_CC_CHECKPOINT_FILE_ERROR_H_
+#ifndef SOK_CC_BASE_FILE_ERROR_H_
+#define SOK_CC_BASE_FILE_ERROR_H_
 
 #include <string>
 
@@ -19,4 +19,4 @@ Status FileError(const char* what, const std::string& path);
 
 }  // namespace sok
 
-#endif  // SOK_CC_CHECKPOINT_FILE_ERROR_H_
+#endif  // SOK_CC_BASE_FILE_ERROR_H_

@@ -1,4 +1,4 @@
-#include "cc/checkpoint/crc32c.h"
+#include "cc/base/crc32c.h"
 
 #include <array>
 #include <cstring>

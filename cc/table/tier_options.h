@@ -1,0 +1,31 @@
+#ifndef SOK_CC_TABLE_TIER_OPTIONS_H_
+#define SOK_CC_TABLE_TIER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace sok {
+
+// A table larger than memory: its rows and slots are in memory up to a limit, and the others in a file. The
+// results are the same bits as without; checkpoints do not record it.
+struct TierOptions {
+  int64_t memory_bytes = 0;   // of rows and slots in memory; 0: all
+  std::string folder;         // of the file
+  bool by_frequency = false;  // rows stay that are used most often, not most recently
+
+  bool has_disk() const { return memory_bytes > 0; }
+};
+
+// What the tiers of a table hold, and what they did since the table was made.
+struct TierCounts {
+  int64_t rows_in_memory = 0;
+  int64_t bytes_on_disk = 0;
+  int64_t hits = 0;    // rows that a call needed, and that were in memory
+  int64_t misses = 0;  // that were not, new ones among them
+  int64_t bytes_up = 0;
+  int64_t bytes_down = 0;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_TABLE_TIER_OPTIONS_H_

@@ -1,0 +1,188 @@
+"""Tables larger than memory: the bits of tables in memory, whatever is on disk."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import deeprec
+from sparse_operation_kit.lookup import group
+from sparse_operation_kit.tables.storage_option import CacheStrategy, StorageOption, StorageType
+
+v1 = tf.compat.v1
+session = harness.session
+DIM = 4
+BATCHES = np.random.default_rng(0).integers(-20, 200, [25, 40])
+
+
+def on_disk(folder: pathlib.Path, memory_bytes: int = 400, **options) -> StorageOption:
+    return StorageOption(StorageType.DRAM_SSDHASH, str(folder), [memory_bytes], **options)
+
+
+def trained(memory, optimizer, steps=BATCHES, **options):
+    """(lookups of all steps, contents, statistics) of a table."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", DIM, memory=memory, **options)
+        ids = v1.placeholder(tf.int64, [None])
+        bags = tf.RaggedTensor.from_row_splits(ids, [0, 3, 3, 20, 40]).to_sparse()
+        lookups = [group.DenseLookup(table, ids), group.SparseLookup(table, bags, "mean")]
+        rows, pooled = group.lookup_group(lookups)
+        step = optimizer().minimize(
+            tf.reduce_sum(tf.square(rows - 1.0)) + tf.reduce_sum(pooled * 2.0), var_list=[table]
+        )
+        read = group.lookup_group([group.DenseLookup(table, ids)], training=False)
+        statistics = sok.table_statistics([table])["table"]
+        harness.initialize(session)
+        found = []
+        for batch in steps:
+            found.append(session.run([rows, pooled, step], {ids: batch})[:2])
+            found.append(session.run(read, {ids: batch[::-1] + 1}))
+        return found, harness.table_contents(session, table), session.run(statistics)
+
+
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
+    "exact_adam": lambda: v1.train.AdamOptimizer(0.1),
+    "adagrad": lambda: v1.train.AdagradOptimizer(0.1),
+}
+TABLES = {
+    "plain": {},
+    "16 bits": {"dtype": tf.bfloat16, "slot_dtype": tf.bfloat16},
+    "evicting": {"capacity": 60, "on_full": "evict_lru"},
+    "frequency": {"capacity": 60, "on_full": "evict_lfu"},
+    "admission": {"admission": sok.CounterFilter(2)},
+    "direct": {"use_hashtable": False, "capacity": 300},
+}
+
+
+@pytest.mark.parametrize("strategy", list(CacheStrategy), ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("optimizer", "table"),
+    # Exact Adam refuses rows in 16 bits.
+    [pair for pair in itertools.product(OPTIMIZERS, TABLES) if pair != ("exact_adam", "16 bits")],
+)
+def test_a_disk_changes_no_bit(tmp_path, optimizer, table, strategy):
+    steps = np.abs(BATCHES) if table == "direct" else BATCHES
+    memory = on_disk(tmp_path / "rows", cache_strategy=strategy)
+    found, contents, statistics = trained(memory, OPTIMIZERS[optimizer], steps, **TABLES[table])
+    expected, of_memory, in_memory = trained("device", OPTIMIZERS[optimizer], steps, **TABLES[table])
+    for got, want in zip(found, expected):
+        harness.assert_equal_arrays(got, want)
+    harness.assert_equal_arrays(contents, of_memory)
+    assert statistics.bytes_up > 0 and statistics.bytes_down > 0 and statistics.disk_bytes > 0
+    # The rows of one step fit, whatever the memory.
+    assert statistics.memory_rows <= 40 < statistics.rows
+    assert statistics[:6] == in_memory[:6] and in_memory[6:12] == (0,) * 6
+
+
+def test_checkpoints_do_not_know_of_disks(tmp_path):
+    """A checkpoint of a table on disk restores into memory, and back, and increments know all rows."""
+    saved = {}
+    for before, after in [("disk", "memory"), ("memory", "disk")]:
+        kinds = {"disk": on_disk(tmp_path), "memory": "device"}
+        prefix = str(tmp_path / before / "model")
+        for kind, restores in [(before, False), (after, True)]:
+            with harness.graph_and_session() as session:
+                table = sok.EmbeddingVariable("table", DIM, memory=kinds[kind])
+                ids = v1.placeholder(tf.int64, [None])
+                rows = tf.nn.embedding_lookup(table, ids)
+                step = OPTIMIZERS["exact_adam"]().minimize(tf.reduce_sum(tf.square(rows - 1.0)))
+                saver = v1.train.Saver()
+                harness.initialize(session)
+                if restores:
+                    saver.restore(session, prefix)
+                for batch in BATCHES[10:15] if restores else BATCHES[:10]:
+                    session.run(step, {ids: batch})
+                if not restores:
+                    os.makedirs(os.path.dirname(prefix))
+                    saver.save(session, prefix)
+                saved[before, kind] = harness.table_contents(session, table)
+    harness.assert_equal_arrays(saved["disk", "memory"], saved["memory", "disk"])
+    harness.assert_equal_arrays(saved["disk", "disk"], saved["memory", "memory"])
+
+
+def test_the_file_has_no_name_and_memory_is_the_size_given(tmp_path):
+    folder = tmp_path / "rows"
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 64, memory=on_disk(folder, 1 << 20))
+        ids = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, ids)
+        statistics = sok.table_statistics([table])["table"]
+        harness.initialize(session)
+        for begin in range(0, 100_000, 1000):
+            session.run(rows, {ids: np.arange(begin, begin + 1000)})
+        found = session.run(statistics)
+        assert found.rows == 100_000
+        assert found.memory_rows == (1 << 20) // 256
+        assert found.disk_bytes >= (found.rows - found.memory_rows) * 256
+        assert list(folder.iterdir()) == []
+
+
+def files_of_rows(folder: pathlib.Path) -> list[str]:
+    """The open files of this process whose folder is `folder`, without a name."""
+    opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return [path for path in opened if os.path.exists(path) and os.readlink(path).startswith(str(folder))]
+
+
+def test_damage_is_an_error_and_training_goes_on_from_the_checkpoint(tmp_path):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", DIM, memory=on_disk(tmp_path / "rows"))
+        ids = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, ids)
+        step = OPTIMIZERS["lazy_adam"]().minimize(tf.reduce_sum(tf.square(rows - 1.0)))
+        saver = v1.train.Saver()
+        harness.initialize(session)
+        for batch in BATCHES[:5]:
+            session.run(step, {ids: batch})
+        saver.save(session, str(tmp_path / "model"))
+        contents = harness.table_contents(session, table)
+        for path in files_of_rows(tmp_path / "rows"):
+            with open(path, "r+b") as file:
+                size = os.path.getsize(path)
+                for offset in range(24, min(size, 20_000), 64):
+                    file.seek(offset)
+                    file.write(b"\xff")
+        with pytest.raises(tf.errors.DataLossError) as error:
+            for key in range(200):
+                session.run(rows, {ids: [key]})
+        assert re.search(rf"'table': row \d+ came back damaged.*'{tmp_path}/rows'", error.value.message)
+        saver.restore(session, str(tmp_path / "model"))
+        harness.assert_equal_arrays(harness.table_contents(session, table), contents)
+        session.run(step, {ids: BATCHES[6]})
+
+
+def test_a_folder_that_cannot_be_is_an_error_with_the_name(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in ["missing/folder", "file/rows"]:
+        with harness.graph_and_session() as session:
+            sok.EmbeddingVariable("items", DIM, memory=on_disk(tmp_path / folder))
+            with pytest.raises(tf.errors.OpError, match=f"'items': Cannot make.*'{tmp_path}/{folder}'"):
+                harness.initialize(session)
+
+
+def test_options_of_deeprec_put_a_disk_below_memory(tmp_path):
+    option = deeprec.StorageOption(
+        storage_type=deeprec.StorageType.DRAM_SSDHASH,
+        storage_path=str(tmp_path / "ssd"),
+        storage_size=[4096],
+        cache_strategy=deeprec.CacheStrategy.LRU,
+    )
+    with harness.graph_and_session() as session:
+        table = deeprec.get_embedding_variable(
+            "table", DIM, ev_option=deeprec.EmbeddingVariableOption(storage_option=option)
+        )
+        attributes = {name: table.initializer.get_attr(name) for name in ("tier_bytes", "tier_by_frequency")}
+        assert attributes == {"tier_bytes": 4096, "tier_by_frequency": False}
+        rows = tf.nn.embedding_lookup(table, tf.range(1000, dtype=tf.int64))
+        harness.initialize(session)
+        first = session.run(rows)
+        harness.assert_equal_arrays([session.run(rows)], [first])
