@@ -118,13 +118,18 @@ SOK_HOST_DEVICE uint16_t ToBfloat16(float value, uint32_t noise) {
   return (bits & 0x7fffffff) >= kInfinity ? ToBfloat16(value) : rounded;
 }
 
-// 16 random bits for element `index` of what `base` stands for: the finalizer of MurmurHash3 (Appleby), which
-// takes few operations in vectors.
-SOK_HOST_DEVICE uint32_t RoundingNoise(uint32_t base, uint32_t index) {
-  uint32_t x = base + index * 0x9e3779b9u;
+// 16 random bits for each of the elements 2 * pair, in the lower half, and 2 * pair + 1 of what `base` stands
+// for: the finalizer of MurmurHash3 (Appleby), which takes few operations in vectors.
+SOK_HOST_DEVICE uint32_t RoundingNoiseOfPair(uint32_t base, uint32_t pair) {
+  uint32_t x = base + pair * 0x9e3779b9u;
   x = (x ^ (x >> 16)) * 0x85ebca6bu;
   x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-  return (x ^ (x >> 16)) & 0xffff;
+  return x ^ (x >> 16);
+}
+
+// The bits of element `index`.
+SOK_HOST_DEVICE uint32_t RoundingNoise(uint32_t base, uint32_t index) {
+  return (RoundingNoiseOfPair(base, index / 2) >> (index % 2 * 16)) & 0xffff;
 }
 
 }  // namespace sok

@@ -111,5 +111,34 @@ TEST(RoundingNoiseTest, IsUniformAndTheSameAtEachVectorLevel) {
   }
 }
 
+TEST(RoundingNoiseTest, ColumnsAndBasesAreUncorrelated) {
+  constexpr uint32_t kBases = 256;
+  constexpr uint32_t kColumns = 192;
+  const auto centered = [](uint32_t base, uint32_t column) {
+    return (RoundingNoise(base, column) - 32767.5) / 65536;
+  };
+  double sum = 0.0;
+  for (uint32_t base = 0; base < kBases; ++base) {
+    for (uint32_t c = 0; c < kColumns; ++c) sum += centered(base, c);
+  }
+  // Five standard deviations of a mean of uniform numbers, and of a mean of products of two.
+  const double root = std::sqrt(kBases * kColumns);
+  EXPECT_NEAR(sum / (kBases * kColumns), 0.0, 5 / std::sqrt(12.0) / root);
+  // With each other column up to the slot's of the same number; and with those of other bases.
+  for (uint32_t by = 1; by <= 128; ++by) {
+    double columns = 0.0;
+    double bases = 0.0;
+    for (uint32_t base = 0; base < kBases; ++base) {
+      for (uint32_t c = 0; c < kColumns; ++c) {
+        const double one = centered(base, c);
+        columns += one * centered(base, c + by);
+        bases += one * centered(base + by, c);
+      }
+    }
+    EXPECT_NEAR(columns / (kBases * kColumns), 0.0, 5.0 / 12 / root) << by;
+    EXPECT_NEAR(bases / (kBases * kColumns), 0.0, 5.0 / 12 / root) << by;
+  }
+}
+
 }  // namespace
 }  // namespace sok
