@@ -109,6 +109,20 @@ void PoolBags(Rows rows, Span<const int64_t> offsets, Span<const float> weights,
   });
 }
 
+// Copies a row of whole cache lines with non-temporal stores.
+template <typename E, typename Dim>
+void StreamRow(RowOfElements<E> in, Dim dim, float* out) {
+  if constexpr (std::is_same_v<E, Float32Elements>) {
+    Stream(in, dim, out);
+  } else {
+    alignas(64) float floats[kFloatsPerLine];
+    for (int64_t c = 0; c < dim; c += kFloatsPerLine) {
+      Copy<E>(in + c, kFloatsPerLine, floats);
+      Stream(floats, kFloatsPerLine, out + c);
+    }
+  }
+}
+
 // Copies the rows of occurrences [begin, end).
 template <typename Rows>
 void GatherRange(Rows rows, int64_t dim, int64_t begin, int64_t end, float* out, int64_t out_stride,
@@ -119,11 +133,9 @@ void GatherRange(Rows rows, int64_t dim, int64_t begin, int64_t end, float* out,
       stores == OutputStores::kStreamed && IsWholeLines(out, dim) && IsWholeLines(out, out_stride);
   WithColumns(dim, [&](auto columns) {
     const OccurrenceRows<Rows> range_rows(rows, columns, begin, end);
-    if constexpr (std::is_same_v<E, Float32Elements>) {
-      if (streamed) {
-        for (int64_t i = begin; i < end; ++i) Stream(range_rows.At(i), columns, out + i * out_stride);
-        return FinishStreaming();
-      }
+    if (streamed) {
+      for (int64_t i = begin; i < end; ++i) StreamRow<E>(range_rows.At(i), columns, out + i * out_stride);
+      return FinishStreaming();
     }
     for (int64_t i = begin; i < end; ++i) Copy<E>(range_rows.At(i), columns, out + i * out_stride);
   });

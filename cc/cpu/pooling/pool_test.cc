@@ -86,9 +86,12 @@ TEST(RowsIn16Bits, ArePooledAndGatheredAsTheNumbersThatTheyStandFor) {
         }
         const std::vector<float> gathered = GatherReference(decoded.rows, decoded.inverse, dim);
         for (const OutputStores stores : {OutputStores::kCached, OutputStores::kStreamed}) {
-          std::vector<float> out(gathered.size());
-          GatherForward(pool, lookup.rows(), decoded.inverse, dim, out.data(), dim, stores);
-          ASSERT_EQ(out, gathered) << dim;
+          StatusOr<PageBuffer> memory =  // aligned, as only such outputs are streamed
+              PageBuffer::Allocate(static_cast<int64_t>(gathered.size() * sizeof(float)));
+          ASSERT_TRUE(memory.ok());
+          float* const out = static_cast<float*>(memory.value().data());
+          GatherForward(pool, lookup.rows(), decoded.inverse, dim, out, dim, stores);
+          ASSERT_TRUE(std::equal(gathered.begin(), gathered.end(), out)) << dim;
         }
         std::vector<uint16_t> copied(gathered.size() + 2);
         std::vector<float> as_stored((gathered.size() + 1) / 2);
