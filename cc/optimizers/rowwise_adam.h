@@ -14,7 +14,7 @@ namespace sok {
 //   w -= weight_decay * w
 //   m = beta1 * m + (1 - beta1) * g
 //   v = beta2 * v + (1 - beta2) * mean over the row of g^2
-//   w -= m * alpha / (sqrt(v) + epsilon)
+//   w -= m * (alpha / (sqrt(v) + epsilon))
 // alpha is as for Adam. If v overflows, it stays inf and the row does not move any more.
 struct RowwiseAdam : RuleDefaults {
   static constexpr const char* kName = "rowwise_adam";
@@ -45,14 +45,13 @@ struct RowwiseAdam : RuleDefaults {
     SOK_HOST_DEVICE void operator()(float g, float& w, float& m) const {
       w -= weight_decay * w;
       m = m * beta1 + g * gain1;
-      w -= m * alpha / divisor;
+      w -= m * rate;
     }
 
-    float alpha;
+    float rate;
     float beta1;
     float gain1;
     float weight_decay;
-    float divisor;
   };
 
   template <typename Dim>
@@ -63,7 +62,7 @@ struct RowwiseAdam : RuleDefaults {
   SOK_HOST_DEVICE Elements ForSumOfSquares(float sum, float* row_slots, Dim dim) const {
     const float mean = sum / static_cast<float>(static_cast<int>(dim));
     row_slots[0] = row_slots[0] * beta2 + gain2 * mean;
-    return {alpha, beta1, gain1, weight_decay, sqrtf(row_slots[0]) + epsilon};
+    return {alpha / (sqrtf(row_slots[0]) + epsilon), beta1, gain1, weight_decay};
   }
 
   static void Reference(const double* hyper, ReferenceRow row) {

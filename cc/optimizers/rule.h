@@ -144,10 +144,11 @@ SOK_HOST_DEVICE double SumOfSquares(const float* __restrict g, Dim dim) {
       sums[lane] += static_cast<double>(g[first + lane]) * g[first + lane];
     }
   }
-  for (int64_t half = kSumLanes / 2; half > 0; half /= 2) {
-    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  }
-  return sums[0] + rest;
+  // With constant bounds, for lanes in registers.
+  static_assert(kSumLanes == 16);
+  for (int64_t lane = 0; lane < 8; ++lane) sums[lane] += sums[lane + 8];
+  for (int64_t lane = 0; lane < 4; ++lane) sums[lane] += sums[lane + 4];
+  return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
 }
 
 // Calls body(step) with one step of the rule.
