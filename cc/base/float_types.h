@@ -112,10 +112,12 @@ SOK_HOST_DEVICE uint16_t ToFloat16(float value, uint32_t noise) {
 SOK_HOST_DEVICE uint16_t ToBfloat16(float value, uint32_t noise) {
   using namespace float_types_internal;
   const uint32_t bits = BitsOf(value);
-  const uint32_t carried = bits + (noise & 0xffff);
-  const bool stays_finite = (carried & 0x7fffffff) < kInfinity;
-  const uint16_t rounded = static_cast<uint16_t>((stays_finite ? carried : bits) >> 16);
-  return (bits & 0x7fffffff) >= kInfinity ? ToBfloat16(value) : rounded;
+  // Compared as signed numbers, for which all vectors have an instruction.
+  const auto magnitude = static_cast<int32_t>(bits & 0x7fffffff);
+  constexpr int32_t kLargest = 0x7f7f0000;
+  const uint32_t carried = bits + Select(magnitude < kLargest, noise & 0xffff, 0);
+  const uint32_t quiet = Select(magnitude > static_cast<int32_t>(kInfinity), 0x00400000, 0);
+  return static_cast<uint16_t>((carried | quiet) >> 16);
 }
 
 // 16 random bits for each of the elements 2 * pair, in the lower half, and 2 * pair + 1 of what `base` stands

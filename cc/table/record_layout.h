@@ -54,17 +54,22 @@ class RecordLayout {
   int64_t bytes() const { return bytes_; }  // a multiple of 4
   int64_t weight_bytes() const { return weights_ * BytesOf(format_.weights); }
   int64_t floats() const { return weights_ + wide_slots_ + row_slots_; }
+  // From the floats of one record to those of the next, where several are unpacked: whole cache lines.
+  int64_t unpacked_stride() const { return Aligned(floats(), 16); }
 
-  // The floats of a record, exactly; or its weights alone.
-  void Read(const char* record, float* floats) const;
+  // The floats of a record, exactly; or its weights alone; or the floats of several records, at multiples of
+  // unpacked_stride().
+  void Read(const char* record, float* floats) const { Read(Span<const char* const>(&record, 1), floats); }
+  void Read(Span<const char* const> records, float* floats) const;
   void ReadWeights(const char* record, float* weights) const;
 
   // Writes the floats, or the weights alone, rounded to nearest. The stream stays.
   void Write(const float* floats, char* record) const;
   void WriteWeights(const float* weights, char* record) const;
 
-  // Writes the floats after step number `step` of the row's table, rounded as the format says.
-  void WriteStep(const float* floats, int64_t step, char* record) const;
+  // Writes the floats of several records, at multiples of unpacked_stride(), after step number `step` of
+  // their table, rounded as the format says.
+  void WriteStep(const float* floats, int64_t step, Span<char* const> records) const;
 
   // Writes the initial values of the slots.
   void FillSlots(Span<const SlotSpec> slots, char* record) const;

@@ -4,10 +4,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "cc/base/testing/vector_levels.h"
 
 namespace sok {
 namespace {
@@ -77,7 +80,7 @@ TEST(RecordLayoutTest, ReadsWhatItWroteAndNothingElseChanges) {
           const RecordLayout layout(dim, RecordFormat{rows, slots, rounding, 5}, specs);
           ASSERT_EQ(layout.floats(), 2 * dim + 1);
           std::vector<uint64_t> memory(layout.bytes() / 8 + 2, 0xabababababababab);
-          char* const record = reinterpret_cast<char*>(memory.data());
+          char* record = reinterpret_cast<char*>(memory.data());
           layout.SetKey(77, record);
           const std::vector<float> values = RandomFloats(layout.floats(), dim);
           layout.Write(values.data(), record);
@@ -93,7 +96,7 @@ TEST(RecordLayoutTest, ReadsWhatItWroteAndNothingElseChanges) {
           ASSERT_EQ(weights, std::vector<float>(read.begin(), read.begin() + dim));
 
           // Representable numbers stay in a step, whatever the noise.
-          layout.WriteStep(read.data(), 3, record);
+          layout.WriteStep(read.data(), 3, {&record, 1});
           std::vector<float> again(layout.floats());
           layout.Read(record, again.data());
           ASSERT_EQ(again, read);
@@ -118,12 +121,59 @@ TEST(RecordLayoutTest, ReadsWhatItWroteAndNothingElseChanges) {
 std::vector<float> Stepped(const RecordLayout& layout, const std::vector<float>& values, int64_t key,
                            int64_t step) {
   std::vector<uint64_t> memory(layout.bytes() / 8 + 1);
-  char* const record = reinterpret_cast<char*>(memory.data());
+  char* record = reinterpret_cast<char*>(memory.data());
   layout.SetKey(key, record);
-  layout.WriteStep(values.data(), step, record);
+  layout.WriteStep(values.data(), step, {&record, 1});
   std::vector<float> read(layout.floats());
   layout.Read(record, read.data());
   return read;
+}
+
+// Element by element, with the random bits of RoundingNoise.
+TEST(RecordLayoutTest, SeveralRecordsAreRoundedAsTheDefinitionSays) {
+  constexpr int64_t kRecords = 3;
+  constexpr int64_t kStep = 7;
+  for (const int64_t dim : kDims) {
+    for (const FloatType rows : kTypes) {
+      for (const FloatType slots : kTypes) {
+        const RecordLayout layout(dim, RecordFormat{rows, slots, Rounding::kStochastic, 5}, RowMoment(dim));
+        if (layout.is_plain()) continue;
+        const int64_t stride = layout.unpacked_stride();
+        ASSERT_GE(stride, layout.floats());
+        std::vector<float> values = RandomFloats(kRecords * stride, dim);
+        values[0] = std::nanf("");
+        values[stride] = -INFINITY;
+        values[2 * stride] = std::numeric_limits<float>::max();
+        for (const VectorLevel level : VectorLevels()) {
+          const WithVectorLevel with_level(level);
+          std::vector<std::vector<uint32_t>> memory(kRecords, std::vector<uint32_t>(layout.bytes() / 4));
+          std::vector<char*> records;
+          for (std::vector<uint32_t>& record : memory) {
+            records.push_back(reinterpret_cast<char*>(record.data()));
+            layout.SetKey(static_cast<int64_t>(records.size()), records.back());
+          }
+          layout.WriteStep(values.data(), kStep, records);
+          std::vector<float> read(kRecords * stride);
+          layout.Read(std::vector<const char*>(records.begin(), records.end()), read.data());
+          for (int64_t r = 0; r < kRecords; ++r) {
+            const uint64_t stream = memory[r].back();
+            const auto base = static_cast<uint32_t>(Mix64((stream << 32) + kStep));
+            for (int64_t i = 0; i < layout.floats(); ++i) {
+              const FloatType type = i < dim ? rows : i < 2 * dim ? slots : FloatType::kFloat32;
+              const float value = values[r * stride + i];
+              const uint32_t noise = RoundingNoise(base, static_cast<uint32_t>(i));
+              const float expected = type == FloatType::kFloat32   ? value
+                                     : type == FloatType::kFloat16 ? FromFloat16(ToFloat16(value, noise))
+                                                                   : FromBfloat16(ToBfloat16(value, noise));
+              const float actual = read[r * stride + i];
+              ASSERT_TRUE(actual == expected || (std::isnan(actual) && std::isnan(expected)))
+                  << dim << ": " << value << " became " << actual << ", not " << expected;
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(RecordLayoutTest, StepsRoundToNeighborsAndAreExactOnAverage) {

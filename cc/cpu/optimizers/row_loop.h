@@ -16,13 +16,22 @@
 
 namespace sok {
 
-// The part of ForEachRow over rows [begin, end), on one thread. `unpacked` has room for the floats of a
-// record, or is null if records are floats.
+// Records in other types are unpacked a few at a time: the calls, and the choice of loops for a record's
+// types, cost as much as the work on a row.
+constexpr int64_t kMostUnpacked = 4;
+inline int64_t RowsUnpacked(const RecordLayout& layout) {
+  return std::clamp<int64_t>(RecordScratch::kMostOnStack / layout.unpacked_stride(), 1, kMostUnpacked);
+}
+
+// The part of ForEachRow over rows [begin, end), on one thread. `unpacked` has room for the floats of
+// RowsUnpacked(layout) records, or is null if records are floats.
 //
-// While it works on one block of rows, the records of the next block are on their way: all of them are
-// prefetched at once, so that the requests wait for memory in parallel. With one prefetch between the work on
-// each two rows, only one or two requests fit into the few hundred instructions that a processor looks ahead.
-// Exact Adam's catch-up then took 1.5 times as long.
+// Records come from memory in two stages. While one block of rows is worked on, the first lines of the block
+// after the next are prefetched, all at once. Most are on pages whose addresses the processor has to
+// translate first. It waits for that, but translates several at a time; with work between the prefetches,
+// only one or two would fit into the few hundred instructions that it looks ahead. The other lines of a
+// record of the next block are then prefetched between the work on each two rows, and arrive while it goes
+// on.
 template <typename Ahead, typename Body>
 void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const RowGradients* gradients,
                   RowStore* store, float* unpacked, const Ahead& ahead, const Body& body) {
@@ -32,28 +41,36 @@ void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const Ro
   const int64_t block = std::min(
       PrefetchDistance(floats), std::max<int64_t>(RowGradients::kBlockFloats / std::max<int64_t>(dim, 1), 1));
   alignas(64) float scratch[RowGradients::kBlockFloats];
-  const auto prefetch_records = [&](int64_t first) {
-    for (int64_t i = first; i < std::min(end, first + block); ++i) {
-      PrefetchFloats<true>(reinterpret_cast<const float*>(store->record(rows[i])), floats);
-    }
+  const auto prefetch_record = [&](int64_t i) {
+    if (i < end) PrefetchFloats<true>(reinterpret_cast<const float*>(store->record(rows[i])), floats);
   };
   const auto look_ahead = [&](int64_t first) {
-    for (int64_t i = first; i < std::min(end, first + block); ++i) ahead(rows[i]);
+    for (int64_t i = first; i < std::min(end, first + block); ++i) {
+      ahead(rows[i]);
+      Prefetch<true>(store->record(rows[i]));
+    }
   };
   look_ahead(begin);
   look_ahead(begin + block);
-  prefetch_records(begin);
+  for (int64_t i = begin; i < begin + block; ++i) prefetch_record(i);
+  const int64_t at_once = unpacked == nullptr ? 1 : RowsUnpacked(layout);
   for (int64_t first = begin; first < end; first += block) {
     const int64_t last = std::min(end, first + block);
     look_ahead(last + block);
-    prefetch_records(last);
     const float* g = gradients == nullptr ? nullptr : gradients->Block(first, last, scratch);
-    for (int64_t i = first; i < last; ++i) {
-      const float* const row_g = g == nullptr ? nullptr : g + (i - first) * dim;
-      char* const record = store->record(rows[i]);
-      if (unpacked != nullptr) layout.Read(record, unpacked);
-      body(i, row_g, unpacked != nullptr ? unpacked : reinterpret_cast<float*>(record));
-      if (unpacked != nullptr) layout.WriteStep(unpacked, store->step(), record);
+    for (int64_t i = first; i < last; i += at_once) {
+      char* records[kMostUnpacked];
+      const int64_t n = std::min(at_once, last - i);
+      for (int64_t k = 0; k < n; ++k) records[k] = store->record(rows[i + k]);
+      if (unpacked != nullptr) layout.Read({records, n}, unpacked);
+      for (int64_t k = 0; k < n; ++k) {
+        prefetch_record(i + k + block);
+        const float* const row_g = g == nullptr ? nullptr : g + (i + k - first) * dim;
+        body(i + k, row_g,
+             unpacked != nullptr ? unpacked + k * layout.unpacked_stride()
+                                 : reinterpret_cast<float*>(records[k]));
+      }
+      if (unpacked != nullptr) layout.WriteStep(unpacked, store->step(), {records, n});
     }
   }
 }
@@ -69,7 +86,7 @@ void ForEachRow(Executor& executor, Span<const int64_t> rows, const RowGradients
   const int64_t ns_per_row = 10 + store->stride();
   const Span<const int64_t> offsets = gradients == nullptr ? Span<const int64_t>() : gradients->offsets();
   const RecordLayout& layout = store->layout();
-  RecordScratch scratch(layout.is_plain() ? 0 : layout.floats());
+  RecordScratch scratch(layout.is_plain() ? 0 : layout.unpacked_stride());
   const auto with_floats = [&](int64_t begin, int64_t end, float* floats) {
     LoopOverRows(rows, begin, end, gradients, store, layout.is_plain() ? nullptr : floats, ahead, body);
   };

@@ -30,8 +30,9 @@ class RecordScratch {
   }
   bool is_shared() const { return !shared_.empty(); }
 
- private:
   static constexpr int64_t kMostOnStack = 1 << 14;
+
+ private:
   std::vector<float> shared_;
 };
 
