@@ -117,7 +117,8 @@ ARGUMENTS = {
     ),
     "EmbeddingVariableOption": (
         "ht_type='', ht_partition_num=1000, evict_option=None, ckpt=None, filter_option=None, "
-        f"storage_option=None, init_option={sok.InitializerOption()}"
+        f"storage_option=None, init_option={sok.InitializerOption()}, value_dtype=None, "
+        "slot_dtype=tf.float32, rounding='stochastic'"
     ),
     "BroadcastGlobalVariablesHook": "root_rank=0",
     "DistributedOptimizer": "optimizer, *, op, sparse_as_dense=False, name=None",
@@ -138,10 +139,11 @@ ARGUMENTS = {
     "experiment.filter_variables": "vars",
     "experiment.DynamicVariable": (
         "dimension, initializer=None, var_type=None, name=None, constraint=None, trainable=True, "
-        "key_type=None, dtype=None, mode=None, **kwargs"
+        "key_type=None, dtype=None, mode=None, *, slot_dtype=tf.float32, rounding='stochastic', "
+        "**kwargs"
     ),
-    "experiment.DistributedVariable": _OF_A_VARIABLE,
-    "experiment.LocalizedVariable": f"{_OF_A_VARIABLE}, global_gpu_id=None, target_gpu=None",
+    "experiment.DistributedVariable": f"{_OF_A_VARIABLE}, *, slot_dtype=tf.float32, rounding='stochastic'",
+    "experiment.LocalizedVariable": f"{_OF_A_VARIABLE}, global_gpu_id=None, target_gpu=None, **record",
     "experiment.OptimizerWrapper": "optimizer",
     "experiment.SGD": "lr",
     "experiment.dump": "path, dump_vars, optimizer=None",

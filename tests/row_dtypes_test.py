@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from sparse_operation_kit.deeprec.adaptive import constant_initial_value, look_up_with_initial_rows
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
@@ -194,6 +197,20 @@ def test_the_value_of_keys_without_permission_is_rounded():
             np.testing.assert_array_equal(session.run(rows), expected)
 
 
+@narrow
+def test_new_rows_are_recognized_by_their_constant_as_it_is_kept(dtype, session):
+    """0.7 is another number in 16 bits."""
+    table = sok.EmbeddingVariable("table", 2, dtype=dtype, initializer=0.7)
+    rows = look_up_with_initial_rows(
+        table,
+        tf.constant([1, 2], tf.int64),
+        tf.constant([[0.5] * 2, [0.25] * 2]),
+        constant_initial_value(table),
+    )
+    harness.initialize(session)
+    np.testing.assert_array_equal(session.run(rows), [[0.5] * 2, [0.25] * 2])
+
+
 @pytest.mark.parametrize(("dtype", "left"), [(tf.float32, 1), (tf.bfloat16, 0)])
 def test_eviction_goes_by_the_rows_as_they_are_kept(dtype, left, tmp_path):
     """0.7 is 0.69921875 in bfloat16, whose norm is below the threshold."""
@@ -207,6 +224,73 @@ def test_eviction_goes_by_the_rows_as_they_are_kept(dtype, left, tmp_path):
         session.run(rows)
         saver.save(session, str(tmp_path / "model"))
         assert session.run(size) == left
+
+
+RECORD = {"slot_dtype": tf.bfloat16, "rounding": "nearest"}
+
+
+def _column() -> Any:
+    option = sok.EmbeddingVariableOption(value_dtype=tf.float16, **RECORD)
+    column = sok.categorical_column_with_embedding("key", tf.int64, ev_option=option)
+    column = type(column).from_config(column.get_config())  # as a saved model has it
+    column = tf.feature_column.embedding_column(column, 4)
+    v1.feature_column.input_layer({"key": tf.constant([[1]], tf.int64)}, [column])
+    return sok.split_embedding_variable_from_others(v1.trainable_variables())[0][0]
+
+
+MAKERS = {
+    "DistributedEmbedding": lambda: (
+        sok.DistributedEmbedding("sum", None, 4, 1, 2, row_dtype=tf.float16, **RECORD).embedding_variable
+    ),
+    "All2AllDenseEmbedding": lambda: (
+        sok.All2AllDenseEmbedding(None, 4, 1, 1, row_dtype=tf.float16, **RECORD).embedding_variable
+    ),
+    "get_embedding": lambda: (
+        sok.get_embedding(
+            "a",
+            sok.All2AllDenseEmbedding,
+            max_vocabulary_size_per_gpu=None,
+            embedding_vec_size=4,
+            slot_num=1,
+            nnz_per_slot=1,
+            row_dtype=tf.float16,
+            **RECORD,
+        ).embedding_variable
+    ),
+    "get_embedding_variable": lambda: sok.get_embedding_variable(
+        "a", 4, ev_option=sok.EmbeddingVariableOption(value_dtype=tf.float16, **RECORD)
+    ),
+    "value_dtype": lambda: sok.get_embedding_variable(
+        "a", 4, value_dtype=tf.float16, ev_option=sok.EmbeddingVariableOption(**RECORD)
+    ),
+    "column": _column,
+    "DynamicVariable": lambda: sok.experiment.DynamicVariable(4, dtype=tf.float16, **RECORD),
+    "Variable": lambda: sok.experiment.Variable(np.ones([3, 4]), dtype=tf.float16, **RECORD),
+    "localized Variable": lambda: sok.experiment.Variable(
+        shape=[3, 4], dtype=tf.float16, mode="localized:0", **RECORD
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MAKERS))
+def test_every_way_to_make_a_table_takes_the_types(name, session):
+    table = MAKERS[name]()
+    assert (table.row_dtype, table.dtype) == (tf.float16, tf.float32)
+    (made,) = (op for op in table.graph.get_operations() if op.type == "SokInitializeTable")
+    assert made.get_attr("slot_dtype") == tf.bfloat16
+    assert made.get_attr("rounding") == b"nearest"
+
+
+def test_options_of_columns_that_share_a_table_have_the_same_types(session):
+    options = [None, sok.EmbeddingVariableOption(slot_dtype=tf.bfloat16)]
+    keys = [
+        sok.categorical_column_with_embedding(key, tf.int64, ev_option=option)
+        for key, option in zip("ab", options)
+    ]
+    columns = v1.feature_column.shared_embedding_columns(keys, 2)
+    features = {key: tf.constant([[1]], tf.int64) for key in "ab"}
+    with pytest.raises(ValueError, match="has other options than column 'a_.*'slot_dtype': tf.bfloat16"):
+        v1.feature_column.input_layer(features, columns)
 
 
 def test_bad_arguments_name_the_variable_and_the_value(session):

@@ -52,7 +52,9 @@ class All2AllDenseEmbedding(EmbeddingLayer):
             [0, max_vocabulary_size_per_gpu * ranks).
           key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
           embedding_initializer: See `EmbeddingVariable`'s `initializer`.
-          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as for a Keras layer.
+          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as for a Keras layer; and
+            `row_dtype`, `slot_dtype` and `rounding`, `EmbeddingVariable`'s `dtype`, `slot_dtype` and
+            `rounding`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.

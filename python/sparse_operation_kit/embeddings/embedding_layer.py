@@ -33,6 +33,10 @@ class EmbeddingLayer(compat.Layer):
         use_hashtable: bool,
         key_dtype: tf.DType,
         embedding_initializer: Any,
+        *,
+        row_dtype: tf.DType = tf.float32,
+        slot_dtype: tf.DType = tf.float32,
+        rounding: str = "stochastic",
         **kwargs: Any,
     ) -> None:
         """Creates the layer and its variable; the subclasses document the arguments."""
@@ -44,9 +48,12 @@ class EmbeddingLayer(compat.Layer):
             if max_vocabulary_size_per_gpu is None
             else self._count("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu),
             key_dtype=key_dtype,
+            dtype=row_dtype,
             initializer=embedding_initializer,
             trainable=kwargs.get("trainable", True),
             use_hashtable=use_hashtable,
+            slot_dtype=slot_dtype,
+            rounding=rounding,
         )
         tf.compat.v1.add_to_collection(GraphKeys.SparseOperationKitEmbeddingLayers, self)
 

@@ -54,6 +54,9 @@ class FixedRows(EmbeddingVariable):
         aggregation: Any = None,
         shape: Any = None,
         initializer: Any = None,
+        *,
+        slot_dtype: tf.DType = tf.float32,
+        rounding: str = "stochastic",
     ) -> None:
         """Creates the variable in the default graph. Its initializer runs `sok.Init` if needed.
 
@@ -63,9 +66,10 @@ class FixedRows(EmbeddingVariable):
           collections, variable_def, import_scope, constraint, distribute_strategy: Must be None.
           validate_shape, caching_device, synchronization, aggregation: Not used.
           name: "Variable" by default, made unique.
-          dtype: tf.float32.
+          dtype: In which rows are kept, as `dtype` of `EmbeddingVariable`; None: tf.float32.
           shape: (rows, columns), instead of `initial_value`.
           initializer: Used with `shape`; see `EmbeddingVariable`.
+          slot_dtype, rounding: As for `EmbeddingVariable`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -101,6 +105,8 @@ class FixedRows(EmbeddingVariable):
             initializer=initializer,
             trainable=True if trainable is None else trainable,
             use_hashtable=False,
+            slot_dtype=slot_dtype,
+            rounding=rounding,
         )
         if initial_value is not None:
             self.replace_initializer(self._assign_all(initial_value))
@@ -174,10 +180,12 @@ class LocalizedVariable(FixedRows):
         initializer: Any = None,
         global_gpu_id: int | None = None,
         target_gpu: int | None = None,
+        **record: Any,
     ) -> None:
         """Creates the variable. The arguments up to `initializer` are those of `DistributedVariable`.
 
-        `global_gpu_id` is None or this rank; `target_gpu` is the rank that holds the rows.
+        So are `slot_dtype` and `rounding`, in `record`. `global_gpu_id` is None or this rank; `target_gpu` is
+        the rank that holds the rows.
 
         Raises:
           TypeError, ValueError: As for `DistributedVariable`; `target_gpu` is None or not a rank; or
@@ -204,6 +212,7 @@ class LocalizedVariable(FixedRows):
             aggregation,
             shape,
             initializer,
+            **record,
         )
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:

@@ -53,6 +53,9 @@ class DynamicVariable(EmbeddingVariable):
         key_type: tf.DType | None = None,
         dtype: tf.DType | None = None,
         mode: str | None = None,
+        *,
+        slot_dtype: tf.DType = tf.float32,
+        rounding: str = "stochastic",
         **kwargs: Any,
     ) -> None:
         """Creates the variable in the default graph. Its initializer runs `sok.Init` if needed.
@@ -68,8 +71,9 @@ class DynamicVariable(EmbeddingVariable):
           constraint: Must be None.
           trainable: Whether the variable is in `TRAINABLE_VARIABLES`.
           key_type: tf.int64 (the default), tf.int32 or tf.uint32.
-          dtype: tf.float32.
+          dtype: In which rows are kept, as `dtype` of `EmbeddingVariable`; None: tf.float32.
           mode: None, "distributed" or "localized:<rank>"; see the class.
+          slot_dtype, rounding: As for `EmbeddingVariable`.
           **kwargs: Options of the original SOK's backends. `max_capacity` limits a "hybrid" table; the others
             are accepted and ignored.
 
@@ -99,6 +103,8 @@ class DynamicVariable(EmbeddingVariable):
             initializer=_initializer(initializer),
             trainable=trainable,
             on_full="error" if capacity is None else "evict_lru",
+            slot_dtype=slot_dtype,
+            rounding=rounding,
         )
         self.dimension = self.dim
         self.key_type = self.key_dtype

@@ -102,7 +102,7 @@ def _create(
     **ignored: Any,
 ) -> EmbeddingVariable:
     del ignored
-    init, admission, eviction, memory = _options(spec.options)
+    init, arguments = _options(spec.options)
     # Keyword arguments, because TensorFlow interprets positional arguments as those of its own variables.
     # Outside conditionals, as TensorFlow creates variables.
     with tf.init_scope(), table_device():
@@ -112,10 +112,8 @@ def _create(
             dim=spec.dim,
             initializer=_initializer(spec, init),
             trainable=trainable is None or trainable,
-            admission=admission,
-            eviction=eviction,
             row_arithmetic=dialect().uses_row_arithmetic(),
-            memory=memory,
+            **arguments,
         )
         dialect().add_table(variable)
     # The variable has added itself to its own collections; these are the others, such as MODEL_VARIABLES.
@@ -134,10 +132,18 @@ def _initializer(spec: TableSpec, option: InitializerOption | None) -> Initializ
     return option
 
 
-def _options(options: Any) -> tuple[Any, Any, Any, Any]:
-    """Returns (init_option, filter_option, evict_option, memory)."""
-    if options is None:
-        return None, None, None, "device"
-    # Options of another class may be older than this attribute.
-    memory = getattr(options, "storage_option", None) or "device"
-    return options.init_option, options.filter_option, options.evict_option, memory
+def _options(options: Any) -> tuple[InitializerOption | None, dict[str, Any]]:
+    """Returns the initial values of an `ev_option` or None, and other arguments of `EmbeddingVariable`."""
+
+    # Options of another class may be older than some attributes.
+    def of(name: str, default: Any = None) -> Any:
+        return getattr(options, name, default)
+
+    return of("init_option"), {
+        "admission": of("filter_option"),
+        "eviction": of("evict_option"),
+        "memory": of("storage_option") or "device",
+        "dtype": of("value_dtype") or tf.float32,
+        "slot_dtype": of("slot_dtype", tf.float32),
+        "rounding": of("rounding", "stochastic"),
+    }

@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingVariableOption:
-    """DeepRec's options of an embedding variable, with DeepRec's names and order.
+    """DeepRec's options of an embedding variable, with DeepRec's names and order, and three more.
 
     Attributes:
       ht_type: DeepRec's kind of hash table. Not used: there is only one kind.
@@ -40,6 +40,8 @@ class EmbeddingVariableOption:
       filter_option: Which keys get rows: a `CounterFilter`, a `CBFFilter` or None (every key, at once).
       storage_option: A `StorageOption`; None: rows are in the memory of the table's device.
       init_option: The initial values of rows, and the value of keys that have no row.
+      value_dtype: `EmbeddingVariable`'s `dtype`; None: tf.float32.
+      slot_dtype, rounding: As for `EmbeddingVariable`.
     """
 
     ht_type: str = ""
@@ -49,6 +51,9 @@ class EmbeddingVariableOption:
     filter_option: CounterFilter | CBFFilter | None = None
     storage_option: StorageOption | None = None
     init_option: InitializerOption = InitializerOption()
+    value_dtype: tf.DType | None = None
+    slot_dtype: tf.DType = tf.float32
+    rounding: str = "stochastic"
 
     def __post_init__(self) -> None:
         if not isinstance(self.init_option, InitializerOption):
@@ -110,7 +115,7 @@ def get_embedding_variable(
       name: The name in the current variable scope.
       embedding_dim: Number of floats in a row.
       key_dtype: tf.int64, tf.int32 or tf.uint32.
-      value_dtype: In which rows are kept: None (tf.float32), or as `dtype` of `sok.EmbeddingVariable`.
+      value_dtype: In which rows are kept, as `dtype` of `sok.EmbeddingVariable`. None: as `ev_option` says.
       initializer: The initial values of rows, as for `sok.EmbeddingVariable`. Initializers that scale with
         the number of rows use `ev_option.init_option.default_value_dim` as that number. None: the initializer
         of `ev_option.init_option` or, without one, a normal distribution with mean 0 and standard deviation
@@ -128,7 +133,7 @@ def get_embedding_variable(
       steps_to_live: Same as `evict_option=GlobalStepEvict(steps_to_live)`; a `GlobalStepEvict` there has
         precedence.
       init_data_source: Must be None. Use `sok.Saver().load_embedding_values` to set rows.
-      ev_option: Options for eviction, admission and initial values.
+      ev_option: Options for eviction, admission, initial values, and the types of rows and slots.
 
     Returns:
       The variable.
@@ -170,13 +175,15 @@ def get_embedding_variable(
         name=full_name,
         dim=embedding_dim,
         key_dtype=key_dtype,
-        dtype=tf.float32 if value_dtype is None else value_dtype,
+        dtype=value_dtype or ev_option.value_dtype or tf.float32,
         initializer=_initializer(who, initializer, ev_option.init_option),
         trainable=trainable,
         admission=_admission(ev_option.filter_option),
         eviction=_eviction(who, steps_to_live, ev_option.evict_option),
         row_arithmetic=dialect().uses_row_arithmetic(),
         memory=ev_option.storage_option or "device",
+        slot_dtype=ev_option.slot_dtype,
+        rounding=ev_option.rounding,
     )
     named[full_name] = variable = _made(make)
     _move_to_collections(variable, collections)

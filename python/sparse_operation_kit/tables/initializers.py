@@ -48,6 +48,15 @@ _LARGEST = float(np.finfo(np.float32).max)
 _DEVIATIONS = {"normal": 9.0, "truncated_normal": 2.0}
 
 
+def as_kept(value: float, row_dtype: Any) -> float:
+    """Returns what a row that is kept in `row_dtype` has of a value."""
+    dtype = tf.as_dtype(row_dtype)
+    if dtype == tf.float32:
+        return value
+    with np.errstate(over="ignore"):
+        return float(np.asarray(value, np.float32).astype(dtype.as_numpy_dtype))
+
+
 def row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:
     """Returns the row initializer for a user's `initializer` argument.
 

@@ -29,6 +29,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.get_embedding_variable import InParts
+from sparse_operation_kit.tables.initializers import as_kept
 from sparse_operation_kit.tables.table_device import Servers, place_table
 
 _META_GRAPH = "tensorflow.python.framework.meta_graph"
@@ -186,8 +187,9 @@ def _constant(attributes: dict[str, Any]) -> float | None:
     if attributes["initializer"] != "constant":
         return None
     (value,) = attributes["initializer_args"]
+    value, default = (as_kept(one, attributes["row_dtype"]) for one in (value, attributes["default_value"]))
     is_filtered = attributes["admission"] != "none" and attributes["filter_freq"] > 0
-    return None if is_filtered and value == attributes["default_value"] else value
+    return None if is_filtered and value == default else value
 
 
 def _own_table(handle: tf.Operation, name: str) -> None:
