@@ -44,8 +44,7 @@ def place(prefix: str | os.PathLike, table: str, array: str, shard: int = 0) -> 
     checkpoint = reader.open_saved(os.fspath(prefix))
     assert checkpoint is not None, prefix
     found = checkpoint.open_table(table).links[-1]["shards"][shard]["arrays"][array]
-    size = int(np.prod(found["shape"])) * np.dtype(found["dtype"]).itemsize
-    return pathlib.Path(found["file"]), found["offset"], size
+    return pathlib.Path(found["file"]), found["offset"], found["stored_bytes"]
 
 
 def bases(directory: str | os.PathLike) -> list[str]:

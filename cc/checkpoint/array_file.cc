@@ -8,6 +8,7 @@
 #include "cc/base/prefetch.h"
 #include "cc/checkpoint/column_pieces.h"
 #include "cc/checkpoint/stored_numbers.h"
+#include "cc/table/record_layout.h"
 
 namespace sok {
 namespace {
@@ -194,7 +195,12 @@ Status ArrayWriter::Write(const void* data, int64_t bytes) {
 }
 
 Status ArrayWriter::WriteFromEach(Span<const float* const> items, int64_t first, int64_t count) {
-  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  const FloatType type = array_.type.dtype == DtypeOf(FloatType::kFloat16)    ? FloatType::kFloat16
+                         : array_.type.dtype == DtypeOf(FloatType::kBfloat16) ? FloatType::kBfloat16
+                                                                              : FloatType::kFloat32;
+  const RecordLayout numbers(count, RecordFormat{type});
+  const int64_t bytes = numbers.weight_bytes();
+  std::vector<char> divided;  // an item for which there is room in part
   const int64_t ahead = PrefetchDistance(count);
   int64_t i = 0;
   while (i < items.size()) {
@@ -204,10 +210,21 @@ Status ArrayWriter::WriteFromEach(Span<const float* const> items, int64_t first,
     char* to = room.data() + held_;
     for (; i < end; ++i, to += bytes) {
       PrefetchFloats(items[std::min(i + ahead, items.size() - 1)] + first, count);
-      CopyItem(to, items[i] + first, bytes);
+      if (type == FloatType::kFloat32) {
+        CopyItem(to, items[i] + first, bytes);
+      } else {
+        numbers.WriteWeights(items[i] + first, to);
+      }
     }
     held_ = to - room.data();
-    if (i < items.size()) SOK_RETURN_IF_ERROR(Write(items[i++] + first, bytes));
+    if (i == items.size()) break;
+    const void* item = items[i++] + first;
+    if (type != FloatType::kFloat32) {
+      divided.resize(static_cast<size_t>(bytes));
+      numbers.WriteWeights(static_cast<const float*>(item), divided.data());
+      item = divided.data();
+    }
+    SOK_RETURN_IF_ERROR(Write(item, bytes));
   }
   return OkStatus();
 }

@@ -102,7 +102,8 @@ class ArrayWriter {
  public:
   // Internal if the array would get more bytes than its type has.
   Status Write(const void* data, int64_t bytes);
-  // Writes `count` floats from each of `items`, which is faster than a call for each of them.
+  // Writes `count` floats from each of `items`, as numbers of the array's type, which is faster than a call
+  // for each of them.
   Status WriteFromEach(Span<const float* const> items, int64_t first, int64_t count);
   // Internal if fewer bytes were written. Not at the same time as another call
   // for the same PartWriter.
@@ -140,18 +141,18 @@ struct PlacedArray {
   std::optional<float> fill = {};
   std::optional<int64_t> first = {};
   int64_t increase = 1;
-  // How arrays of other systems differ: one checksum of all bytes or none instead of one for each block; the
-  // type of the numbers in the file, if it is another one (see stored_numbers.h), and how many there are for
-  // each one of the array.
+  // How arrays of other systems and those in 16 bits differ: one checksum of all bytes or none instead of one
+  // for each block; the type of the numbers in the file, if it is another one (see stored_numbers.h), and how
+  // many there are for each one of the array.
   std::optional<uint32_t> whole_crc32c = {};
   std::string stored_as = {};
   int64_t stored_columns = 1;
 
+  // The type of the numbers in the file.
+  const std::string& stored_dtype() const { return stored_as.empty() ? array.type.dtype : stored_as; }
   bool has_file() const { return !fill.has_value() && !first.has_value(); }
   // In the file: of one number of the array, and of all.
-  int64_t stored_item_bytes() const {
-    return ItemBytes(stored_as.empty() ? array.type.dtype : stored_as) * stored_columns;
-  }
+  int64_t stored_item_bytes() const { return ItemBytes(stored_dtype()) * stored_columns; }
   int64_t stored_bytes() const { return array.bytes() / ItemBytes(array.type.dtype) * stored_item_bytes(); }
 };
 

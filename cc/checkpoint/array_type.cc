@@ -17,6 +17,17 @@ constexpr Dtype kDtypes[] = {{"<f4", 4, "float32"},      {"<f8", 8, "float64"}, 
 
 }  // namespace
 
+std::string NameOfDtype(std::string_view dtype) {
+  for (const Dtype& known : kDtypes) {
+    if (dtype == known.name) return known.words;
+  }
+  return std::string(dtype);
+}
+
+const char* DtypeOf(FloatType type) {
+  return type == FloatType::kFloat32 ? "<f4" : type == FloatType::kFloat16 ? "<f2" : "bfloat16";
+}
+
 int ItemBytes(std::string_view dtype) {
   for (const Dtype& known : kDtypes) {
     if (dtype == known.name) return known.bytes;
@@ -34,11 +45,7 @@ int64_t DataBytes(const ArrayType& type) {
 }
 
 std::string Describe(const ArrayType& type) {
-  std::string text = type.dtype;
-  for (const Dtype& known : kDtypes) {
-    if (type.dtype == known.name) text = known.words;
-  }
-  text += " [";
+  std::string text = NameOfDtype(type.dtype) + " [";
   for (size_t i = 0; i < type.shape.size(); ++i) text += StrCat(i == 0 ? "" : ", ", type.shape[i]);
   return text + "]";
 }

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cc/base/float_types.h"
+
 namespace sok {
 
 // The type of an array: little-endian numbers in C order.
@@ -17,6 +19,10 @@ struct ArrayType {
   bool operator!=(const ArrayType& other) const { return !(*this == other); }
 };
 
+// The word for a dtype, such as "float32"; the dtype itself if checkpoints do not use it.
+std::string NameOfDtype(std::string_view dtype);
+// The dtype of floats of this type.
+const char* DtypeOf(FloatType type);
 // Bytes of one number; 0 for a dtype that checkpoints do not use.
 int ItemBytes(std::string_view dtype);
 // Bytes of all numbers; -1 if the dtype is unknown, the shape is invalid, or the product exceeds int64.

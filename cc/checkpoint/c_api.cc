@@ -100,6 +100,7 @@ Json ShardWithPlaces(const SavedCheckpoint& checkpoint, const SavedShard& shard)
   for (const auto& [name, array] : shard.arrays) {
     json["arrays"][name]["file"] = checkpoint.DataFile(array.shard);
     json["arrays"][name]["offset"] = array.offset;
+    json["arrays"][name]["stored_bytes"] = array.stored_bytes();
   }
   return json;
 }
@@ -288,8 +289,14 @@ void sok_table_owners(sok_table* table, const int64_t* keys, int64_t count, int6
 void sok_table_initial_rows(sok_table* table, const int64_t* keys, int64_t count, float* rows) {
   const sok::TableOptions& options = table->chain.back().manifest.table.options;
   const auto dim = static_cast<size_t>(options.dim);
+  const sok::RecordLayout layout(options.dim, options.record);
+  std::vector<char> rounded(static_cast<size_t>(layout.bytes()));
   for (int64_t i = 0; i < count; ++i) {
-    sok::FillRow(options.initializer, keys[i], sok::Span<float>(rows + static_cast<size_t>(i) * dim, dim));
+    float* const row = rows + static_cast<size_t>(i) * dim;
+    sok::FillRow(options.initializer, keys[i], sok::Span<float>(row, dim));
+    if (options.record.weights == sok::FloatType::kFloat32) continue;
+    layout.WriteWeights(row, rounded.data());
+    layout.ReadWeights(rounded.data(), row);
   }
 }
 

@@ -44,8 +44,8 @@ SOK_EXPORT void sok_table_close(sok_table* table);
 // The links of the table's chain, the full one first and the table itself last: [{"prefix", "id", "table":
 // its own entry, "system": the other system that wrote it or null, "slots_of": the optimizer whose slots it
 // has there, "left_out": the tensors there that nothing here is read from, "static_keys": the number of keys
-// without hashing, "shards": [each shard's entry, in which arrays also have their "file" and "offset"
-// there]}]
+// without hashing, "shards": [each shard's entry, in which arrays also have their "file", "offset"
+// and "stored_bytes" there; arrays of 16-bit floats are those that sok_array_read gives, of float32]}]
 SOK_EXPORT char* sok_table_describe(sok_table* table, char** description);
 
 // Reads bytes [first, first + bytes) of an array of a link, after verifying the blocks that have them.
@@ -55,7 +55,8 @@ SOK_EXPORT char* sok_array_read(sok_table* table, int link, int shard, const cha
 // Writes the shard of each of `count` keys to `shards`; for replicas the first one.
 SOK_EXPORT void sok_table_owners(sok_table* table, const int64_t* keys, int64_t count, int64_t* shards);
 
-// Writes the row with which each of `count` keys begins to `rows`, [count, dim]. Not for given initial rows.
+// Writes the row with which each of `count` keys begins, rounded as the table's rows are, to `rows`,
+// [count, dim]. Not for given initial rows.
 SOK_EXPORT void sok_table_initial_rows(sok_table* table, const int64_t* keys, int64_t count, float* rows);
 
 // Removes what saves and removals have left at a prefix, whose lock the caller holds.

@@ -25,6 +25,7 @@ Status CheckTogether(const ChainedTable& first, const ChainedTable& next) {
   if (a.shards.size() != b.shards.size() || a.table.options.name != b.table.options.name ||
       a.steps > b.steps || !SameColumns(a.shards.front(), b.shards.front()) ||
       a.table.options.dim != b.table.options.dim ||
+      a.table.options.record.weights != b.table.options.record.weights ||
       a.table.options.use_hashtable != b.table.options.use_hashtable ||
       a.table.options.key_dtype != b.table.options.key_dtype ||
       a.table.options.placement != b.table.options.placement) {

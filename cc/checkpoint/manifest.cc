@@ -24,7 +24,7 @@ class ShardCheck {
   void Run() {
     const TableOptions& table = manifest_.table.options;
     Need("keys", "<i8", {shard_.rows});
-    Need("values", "<f4", {shard_.rows, table.dim});
+    Need("values", DtypeOf(table.record.weights), {shard_.rows, table.dim});
     if (manifest_.optimizer.has_value()) CheckOptimizer(*manifest_.optimizer);
     for (const char* name : {"frequency", "last_step", "last_used"}) {
       if (Has(name)) Need(name, "<i8", {shard_.rows});
@@ -43,7 +43,8 @@ class ShardCheck {
     }
     const Initializer& initializer = table.initializer;
     if (initializer.kind == InitializerKind::kGiven && !manifest_.delta && IsFirst()) {
-      Need("initial_rows", "<f4", {static_cast<int64_t>(initializer.rows), table.dim});
+      Need("initial_rows", DtypeOf(table.record.weights),
+           {static_cast<int64_t>(initializer.rows), table.dim});
     }
     if (manifest_.delta) CheckDelta();
     if (left_ != 0 && reader_->ok()) reader_->Fail("has arrays that do not belong to such a checkpoint");
@@ -75,7 +76,7 @@ class ShardCheck {
   }
   void CheckOptimizer(const SavedOptimizer& optimizer) {
     for (const SavedOptimizer::Slot& slot : optimizer.slots) {
-      Need("slot-" + slot.name, "<f4", {shard_.rows, slot.width});
+      Need("slot-" + slot.name, DtypeOf(slot.type), {shard_.rows, slot.width});
     }
     if (!optimizer.history.has_value()) return;
     Need("adam_step", "<u4", {shard_.rows});
@@ -186,7 +187,8 @@ bool Manifest::FillSlots(const SavedOptimizer& of_others) {
 bool IsSameOptimizer(const SavedOptimizer& a, const SavedOptimizer& b) {
   return a.name == b.name && std::equal(a.slots.begin(), a.slots.end(), b.slots.begin(), b.slots.end(),
                                         [](const auto& one, const auto& other) {
-                                          return one.name == other.name && one.width == other.width;
+                                          return one.name == other.name && one.width == other.width &&
+                                                 one.type == other.type;
                                         });
 }
 
@@ -256,6 +258,11 @@ StatusOr<Manifest> ManifestReader::Finish() {
   JsonReader reader(path_);
   manifest_.table.options.ranks = static_cast<int>(manifest_.shards.size());
   if (manifest_.apart) JoinOptimizers(&reader, &manifest_);
+  if (manifest_.optimizer.has_value()) {
+    for (const SavedOptimizer::Slot& slot : manifest_.optimizer->slots) {
+      if (slot.type != FloatType::kFloat32) manifest_.table.options.record.slots = slot.type;
+    }
+  }
   CheckConsistency(&reader, manifest_);
   if (!reader.ok()) return reader.status();
   return std::move(manifest_);

@@ -17,7 +17,9 @@ namespace sok {
 
 // The definition of a saved table.
 struct SavedTable {
-  TableOptions options;              // those of rank 0; `ranks` is the number of shards
+  // Those of rank 0; `ranks` is the number of shards. Of the format of records only the types are saved, that
+  // of slots with the optimizer.
+  TableOptions options;
   int hashes = 0;                    // hash functions of a Bloom filter
   int64_t counters = 0;              // counters of a Bloom filter
   bool counters_in_blocks = false;   // only blocks of counters that are not zero are saved
@@ -30,6 +32,7 @@ struct SavedOptimizer {
     std::string name;
     int64_t width = 0;
     float fill = 0.0f;
+    FloatType type = FloatType::kFloat32;  // in the file
   };
   // The steps of exact Adam since the full checkpoint. Rows may have missed some of them. The learning rates
   // are the array "alphas" of shard 0.
@@ -93,7 +96,7 @@ struct Manifest {
   bool FillSlots(const SavedOptimizer& of_others);
 };
 
-// Whether both have the same name and slots.
+// Whether both have the same name, and slots of the same widths and types.
 bool IsSameOptimizer(const SavedOptimizer& a, const SavedOptimizer& b);
 
 // Steps and uses have to stay below their type's maximum while training goes on.

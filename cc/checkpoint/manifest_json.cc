@@ -24,6 +24,9 @@ constexpr Word<InitializerKind> kInitializers[] = {{InitializerKind::kConstant, 
                                                    {InitializerKind::kNormal, "normal"},
                                                    {InitializerKind::kTruncatedNormal, "truncated_normal"},
                                                    {InitializerKind::kGiven, "given"}};
+constexpr Word<FloatType> kNarrowRows[] = {{FloatType::kFloat16, "float16"},
+                                           {FloatType::kBfloat16, "bfloat16"}};
+constexpr Word<FloatType> kNarrowSlots[] = {{FloatType::kBfloat16, "bfloat16"}};
 constexpr Word<OnFull> kOnFull[] = {
     {OnFull::kError, "error"}, {OnFull::kEvictLru, "evict_lru"}, {OnFull::kEvictLfu, "evict_lfu"}};
 constexpr Word<Admission::Kind> kAdmissions[] = {{Admission::Kind::kCounter, "counter"},
@@ -51,6 +54,13 @@ auto ReadWord(JsonReader* reader, const Json& object, const char* name, const Wo
   }
   reader->Fail("has an unknown \"", name, "\": \"", word, "\"");
   return std::begin(words)->value;
+}
+
+// Manifests leave float32 out.
+template <typename Words>
+FloatType ReadFloatType(JsonReader* reader, const Json& json, const char* name, const Words& narrow) {
+  if (!reader->ok() || !json.contains(name)) return FloatType::kFloat32;
+  return ReadWord(reader, json, name, narrow);
 }
 
 OrderedJson AdmissionJson(const SavedTable& table) {
@@ -204,9 +214,10 @@ std::optional<SavedOptimizer::History> ReadHistory(JsonReader* reader, const Jso
 
 OrderedJson TableJson(const SavedTable& table) {
   const TableOptions& options = table.options;
-  OrderedJson json = JsonObject(11);
+  OrderedJson json = JsonObject(12);
   json["name"] = options.name;
   json["dim"] = options.dim;
+  if (options.record.weights != FloatType::kFloat32) json["row_dtype"] = NameOf(options.record.weights);
   json["key_dtype"] = options.key_dtype;
   json["hashed"] = options.use_hashtable;
   json["capacity"] = options.capacity;
@@ -225,6 +236,7 @@ SavedTable ReadTable(JsonReader* reader, const Json& json) {
   options.name = reader->String(json, "name");
   if (options.name.empty()) reader->Fail("has an empty \"name\"");
   options.dim = reader->Int(json, "dim", 1, TableOptions::kMaxDim);
+  options.record.weights = ReadFloatType(reader, json, "row_dtype", kNarrowRows);
   options.key_dtype = reader->String(json, "key_dtype");
   if (options.key_dtype != "int64" && options.key_dtype != "int32" && options.key_dtype != "uint32") {
     reader->Fail("has an unknown \"key_dtype\": \"", options.key_dtype, "\"");
@@ -253,9 +265,10 @@ OrderedJson OptimizerJson(const std::optional<SavedOptimizer>& optimizer) {
   for (const auto& [name, value] : optimizer->hyper) hyper[name] = FloatJson(value);
   json["slots"] = OrderedJson::array();
   for (const SavedOptimizer::Slot& slot : optimizer->slots) {
-    OrderedJson entry = JsonObject(3);
+    OrderedJson entry = JsonObject(4);
     entry["name"] = slot.name;
     entry["width"] = slot.width;
+    if (slot.type != FloatType::kFloat32) entry["dtype"] = NameOf(slot.type);
     entry["fill"] = FloatJson(slot.fill);
     json["slots"].push_back(std::move(entry));
   }
@@ -285,6 +298,7 @@ std::optional<SavedOptimizer> ReadOptimizer(JsonReader* reader, const Json& json
     SavedOptimizer::Slot slot;
     slot.name = reader->String(entry, "name");
     slot.width = reader->Int(entry, "width", 1, TableOptions::kMaxDim);
+    slot.type = ReadFloatType(reader, entry, "dtype", kNarrowSlots);
     slot.fill = reader->Float(entry, "fill");
     if (slot.name.empty() || slot.name.find_first_not_of(kSlotCharacters) != std::string::npos) {
       reader->Fail("has a slot with the invalid name \"", slot.name, "\"");

@@ -187,6 +187,46 @@ TEST(ManifestTest, SaysWhatIsWrong) {
                 "not relative");
 }
 
+TEST(ManifestTest, TypesInSixteenBits) {
+  Manifest manifest = Example();
+  EXPECT_EQ(EncodeTable(manifest).find("dtype\":\"float32"), std::string::npos) << "as in earlier releases";
+  manifest.table.options.record.weights = FloatType::kFloat16;
+  manifest.optimizer->slots[0].type = FloatType::kBfloat16;
+  for (SavedShard& shard : manifest.shards) {
+    shard.arrays["values"] = Array({"<f2", {shard.rows, 2}});
+    shard.arrays["slot-accumulator"] = Array({"bfloat16", {shard.rows, 2}});
+  }
+  const auto read = Reread(manifest);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().table.options.record.weights, FloatType::kFloat16);
+  EXPECT_EQ(read.value().table.options.record.slots, FloatType::kBfloat16);
+  // A build that does not know the members finds arrays of another type than it reads.
+  auto json = JsonOf(manifest);
+  json["own"]["table"].erase("row_dtype");
+  EXPECT_NE(
+      Read(json).status().message().find("has float16 [3, 2] in the array \"values\", not float32 [3, 2]"),
+      std::string::npos);
+}
+
+TEST(ManifestTest, SaysWhatIsWrongWithTypes) {
+  const auto row_dtype = [](const Json& value) {
+    return [=](Json* json) { (*json)["own"]["table"]["row_dtype"] = value; };
+  };
+  const auto slot_dtype = [](const Json& value) {
+    return [=](Json* json) { (*json)["own"]["optimizer"]["slots"][0]["dtype"] = value; };
+  };
+  for (const char* const unknown : {"float64", "int8", "float32", ""}) {
+    ExpectRefused(row_dtype(unknown), StrCat("unknown \"row_dtype\": \"", unknown, "\""));
+    ExpectRefused(slot_dtype(unknown), StrCat("unknown \"dtype\": \"", unknown, "\""));
+  }
+  ExpectRefused(slot_dtype("float16"), "unknown \"dtype\": \"float16\"");
+  ExpectRefused(row_dtype(16), "\"row_dtype\"");
+  ExpectRefused(slot_dtype(Json::array()), "\"dtype\"");
+  ExpectRefused(row_dtype("bfloat16"), "has float32 [3, 2] in the array \"values\", not bfloat16 [3, 2]");
+  ExpectRefused(slot_dtype("bfloat16"),
+                "has float32 [3, 2] in the array \"slot-accumulator\", not bfloat16 [3, 2]");
+}
+
 TEST(ManifestTest, SaysWhatIsWrongWithAnArray) {
   const auto change = [](const char* member, const Json& value) {
     return [=](Json* json) { (*json)["shards"][1]["arrays"]["keys"][member] = value; };

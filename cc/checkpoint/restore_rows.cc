@@ -184,7 +184,8 @@ class RowReader {
   StatusOr<bool> MapWeights() {
     const PlacedArray& values = *source_.Find("values");
     const ArrayType wanted{"<f4", {source_.saved().rows, table_.options().dim}};
-    if (!what_.maps_weights || !values.has_file() || values.array.type != wanted) return false;
+    if (!what_.maps_weights || !values.has_file() || values.array.type != wanted || !values.stored_as.empty())
+      return false;
     const auto file = source_.checkpoint.Data(values.shard);
     SOK_RETURN_IF_ERROR(file.status());
     file.value()->KeepCached();

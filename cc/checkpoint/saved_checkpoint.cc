@@ -229,6 +229,12 @@ Status SavedCheckpoint::PlaceArrays(const std::string& table, Manifest* manifest
       }
       placed.shard = place.value().shard;
       placed.offset = place.value().offset;
+      if (type.dtype == DtypeOf(FloatType::kFloat16) || type.dtype == DtypeOf(FloatType::kBfloat16)) {
+        placed.array.type.dtype = DtypeOf(FloatType::kFloat32);
+        placed.array.crc32c.clear();
+        placed.stored_as = type.dtype;
+        placed.whole_crc32c = place.value().crc32c;
+      }
     }
     ++shard;
   }

@@ -35,11 +35,12 @@ class Columns {
       return array->Write(small.data(), static_cast<int64_t>(small.size() * sizeof(uint32_t)));
     });
   }
-  // The `width` floats from `first` on of each row's record.
-  void AddFloats(const std::string& name, int64_t first, int64_t width) {
-    Add(name, ArrayType{"<f4", {items_, width}}, [first, width](const Piece& piece, ArrayWriter* array) {
-      return array->WriteFromEach(piece.records, first, width);
-    });
+  // The `width` floats from `first` on of each row's record, as numbers of `type`.
+  void AddFloats(const std::string& name, FloatType type, int64_t first, int64_t width) {
+    Add(name, ArrayType{DtypeOf(type), {items_, width}},
+        [first, width](const Piece& piece, ArrayWriter* array) {
+          return array->WriteFromEach(piece.records, first, width);
+        });
   }
 
   Status Write(const Piece& piece) {
@@ -142,12 +143,12 @@ class ShardWriter {
 
   Status AddFloats(Columns<RowPiece>* columns) {
     int64_t first = table_.options().dim;
-    columns->AddFloats("values", 0, first);
+    columns->AddFloats("values", table_.options().record.weights, 0, first);
     const auto optimizer = SavedOptimizerOf(&table_, /*history=*/false);
     SOK_RETURN_IF_ERROR(optimizer.status());
     if (!optimizer.value().has_value()) return OkStatus();
     for (const SavedOptimizer::Slot& slot : optimizer.value()->slots) {
-      columns->AddFloats("slot-" + slot.name, first, slot.width);
+      columns->AddFloats("slot-" + slot.name, slot.type, first, slot.width);
       first += slot.width;
     }
     return OkStatus();
@@ -244,9 +245,14 @@ class ShardWriter {
   Status WriteInitialRows() {
     const TableOptions& options = table_.options();
     if (options.initializer.kind != InitializerKind::kGiven) return OkStatus();
-    const ArrayType type{"<f4", {static_cast<int64_t>(options.initializer.rows), options.dim}};
+    const ArrayType type{DtypeOf(options.record.weights),
+                         {static_cast<int64_t>(options.initializer.rows), options.dim}};
     return WriteArray("initial_rows", type, [&](ArrayWriter* array) {
-      return array->Write(options.initial_rows.data(), DataBytes(type));
+      const float* row = options.initial_rows.data();
+      for (int64_t left = type.shape[0]; left > 0; --left, row += options.dim) {
+        SOK_RETURN_IF_ERROR(array->WriteFromEach({&row, 1}, 0, options.dim));
+      }
+      return OkStatus();
     });
   }
 
@@ -295,7 +301,8 @@ StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool 
   const std::vector<std::string> names = optimizer.slot_names();
   const std::vector<SlotSpec> slots = optimizer.Slots(table->options().dim, first_hyper);
   for (size_t i = 0; i < slots.size(); ++i) {
-    saved.slots.push_back(SavedOptimizer::Slot{names[i], slots[i].width, slots[i].fill});
+    const FloatType type = slots[i].one_per_row ? FloatType::kFloat32 : table->options().record.slots;
+    saved.slots.push_back(SavedOptimizer::Slot{names[i], slots[i].width, slots[i].fill, type});
   }
   if (history && optimizer.can_save_lag()) {
     PastSteps past;

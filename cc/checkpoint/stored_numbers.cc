@@ -3,6 +3,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "cc/checkpoint/array_type.h"
+#include "cc/table/record_layout.h"
+
 namespace sok {
 namespace {
 
@@ -11,23 +14,6 @@ Number Load(const char* from) {
   Number number;
   std::memcpy(&number, from, sizeof(number));
   return number;
-}
-
-float FloatOfBits(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// IEEE 754's binary16, all of whose numbers are floats.
-float FloatOfHalf(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = half >> 10 & 31;
-  const uint32_t fraction = half & 1023;
-  if (exponent == 31) return FloatOfBits(sign | 0x7F800000 | fraction << 13);
-  if (exponent != 0) return FloatOfBits(sign | (exponent + 112) << 23 | fraction << 13);
-  const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
-  return sign != 0 ? -magnitude : magnitude;
 }
 
 // Calls convert(from, to) on each number; it returns whether the number has a value of the type.
@@ -63,15 +49,14 @@ Status ConvertNumbers(const std::string& path, std::string_view stored, const ch
     return stored == "<i4" ? ConvertEach<int32_t, int64_t>(path, from, columns, count, to, as_integer)
                            : ConvertEach<uint32_t, int64_t>(path, from, columns, count, to, as_integer);
   }
-  if (stored == "<f2") {
-    return ConvertEach<uint16_t, float>(path, from, columns, count, to, [](uint16_t half, float* value) {
-      *value = FloatOfHalf(half);
-      return true;
-    });
-  }
-  if (stored == "bfloat16") {
-    return ConvertEach<uint16_t, float>(path, from, columns, count, to, [](uint16_t half, float* value) {
-      *value = FloatOfBits(static_cast<uint32_t>(half) << 16);
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBfloat16}) {
+    if (stored != DtypeOf(type)) continue;
+    if (columns == 1) {
+      RecordLayout(count, RecordFormat{type}).ReadWeights(from, reinterpret_cast<float*>(to));
+      return OkStatus();
+    }
+    return ConvertEach<uint16_t, float>(path, from, columns, count, to, [type](uint16_t half, float* value) {
+      *value = type == FloatType::kFloat16 ? FromFloat16(half) : FromBfloat16(half);
       return true;
     });
   }

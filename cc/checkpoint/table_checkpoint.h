@@ -105,8 +105,9 @@ class TableRestore {
   // rows of a kGiven initializer, these are the checkpoint's.
   virtual const TableOptions& options() const = 0;
 
-  // The tensors of another system's table that the variable has no place for, if its optimizer is restored.
-  virtual std::vector<std::string> left_out() const = 0;
+  // What users should know, as sentences that name the variable: which tensors of another system's table it
+  // has no place for, if its optimizer is restored, and that rows or slots are of another type in the files.
+  virtual std::vector<std::string> notices() const = 0;
 
   // A table of `engine` with options() and the contents of the checkpoint. Reads each block of the files
   // once, and verifies its checksum.

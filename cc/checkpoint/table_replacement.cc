@@ -26,7 +26,7 @@ StatusOr<TableReplacement> TableReplacement::Load(const EngineContext& context, 
   auto loaded = restore.value()->Load(context, &current->engine());
   SOK_RETURN_IF_ERROR(loaded.status());
   SOK_RETURN_IF_ERROR(TrackChangesLike(context, current, loaded.value().get()));
-  return TableReplacement{std::move(loaded.value()), restore.value()->left_out()};
+  return TableReplacement{std::move(loaded.value()), restore.value()->notices()};
 }
 
 }  // namespace sok

@@ -16,7 +16,7 @@ namespace sok {
 // old tables and the new ones are in memory.
 struct TableReplacement {
   std::shared_ptr<EngineTable> table;
-  std::vector<std::string> left_out;  // see TableRestore::left_out
+  std::vector<std::string> notices;  // see TableRestore::notices
 
   // Reads the table `name` of a checkpoint for the variable whose table is `current`, in one pass over its
   // files, into a new table of the same engine, which tracks its changes if `current` does.

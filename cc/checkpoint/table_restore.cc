@@ -24,7 +24,7 @@ class ChainRestore final : public TableRestore {
       : chain_(std::move(chain)), options_(options), parts_(parts) {}
 
   const TableOptions& options() const override { return options_; }
-  std::vector<std::string> left_out() const override;
+  std::vector<std::string> notices() const override;
 
   // Checks that the checkpoint fits the variable, and takes from it what options() says.
   Status Prepare();
@@ -66,6 +66,10 @@ class ChainRestore final : public TableRestore {
   // About the number of rows that a shard of the full checkpoint has for this rank.
   int64_t NewRowsOfShard() const;
 
+  std::vector<std::string> LeftOut() const;
+  // Says that the files have `what` in the array `name` as another type than `own`, if they do.
+  void AddConversion(const char* what, const std::string& name, FloatType own,
+                     std::vector<std::string>* notices) const;
   Status CheckFits() const;
   Status CheckForeignFits() const;
   Status PrepareOptimizer();
@@ -211,7 +215,39 @@ int64_t ChainRestore::NewRowsOfShard() const {
   return of_rank / std::max<int64_t>(1, static_cast<int64_t>(Shards().size()));
 }
 
-std::vector<std::string> ChainRestore::left_out() const {
+std::vector<std::string> ChainRestore::notices() const {
+  std::vector<std::string> notices;
+  std::string names;
+  for (const std::string& name : LeftOut()) names += (names.empty() ? "'" : ", '") + name + "'";
+  if (!names.empty()) {
+    notices.push_back(StrCat("Embedding variable '", options_.name,
+                             "' has no place for what its checkpoint has as ", names));
+  }
+  AddConversion("rows", "values", options_.record.weights, &notices);
+  if (!parts_.optimizer || !last().optimizer.has_value()) return notices;
+  const std::vector<SlotSpec> slots =
+      MakeOptimizer(last().optimizer->name).value()->Slots(options_.dim, hyper_);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const std::string& name = last().optimizer->slots[i].name;
+    const FloatType own = slots[i].one_per_row ? FloatType::kFloat32 : options_.record.slots;
+    AddConversion(StrCat("slot '", name, "'").c_str(), "slot-" + name, own, &notices);
+  }
+  return notices;
+}
+
+void ChainRestore::AddConversion(const char* what, const std::string& name, FloatType own,
+                                 std::vector<std::string>* notices) const {
+  const auto& arrays = chain_.front().manifest.shards.front().arrays;
+  const auto array = arrays.find(name);
+  if (array == arrays.end() || !array->second.has_file()) return;
+  const std::string& saved = array->second.stored_dtype();
+  if (saved == DtypeOf(own)) return;
+  notices->push_back(StrCat("Embedding variable '", options_.name, "' converts the ", what, " of '",
+                            last_path(), "' from ", NameOfDtype(saved), " to ", NameOf(own),
+                            own == FloatType::kFloat32 ? "" : ", rounded to nearest"));
+}
+
+std::vector<std::string> ChainRestore::LeftOut() const {
   std::vector<std::string> names = last().left_out;
   const bool counts = parts_.counts && options_.use_hashtable;
   const Admission::Kind admission = options_.admission.kind;

@@ -189,13 +189,8 @@ class LoadCheckpointOp : public tf::OpKernel {
       const std::shared_ptr<EngineTable>& table = checked->tables[i].table;
       refs[i].resource->Replace(table);
       refs[i].table = nullptr;  // frees the old rows
-      const std::vector<std::string>& left_out = checked->tables[i].left_out;
-      const TableOptions& options = table->options();
-      if (left_out.empty() || options.rank != 0) continue;
-      std::string names;
-      for (const std::string& name : left_out) names += (names.empty() ? "'" : ", '") + name + "'";
-      LOG(WARNING) << "Embedding variable '" << options.name
-                   << "' has no place for what its checkpoint has as " << names;
+      if (table->options().rank != 0) continue;
+      for (const std::string& notice : checked->tables[i].notices) LOG(WARNING) << notice;
     }
     return tf::Status();
   }

@@ -81,10 +81,11 @@ TableOptions OptionsOf(int kind) {
   } else if (kind == 3) {
     options.use_hashtable = false;
     options.capacity = 12;
+  } else if (kind == 4) {
+    options.record = RecordFormat{FloatType::kBfloat16, FloatType::kBfloat16};
   }
   return options;
 }
-constexpr int kKinds = 4;
 
 Image MakeImage(int kind, const std::string& optimizer, const std::vector<float>& hyper, int saves) {
   MemoryFiles files;
@@ -118,6 +119,7 @@ const std::vector<Image>& Images() {
       MakeImage(0, "adam", {0.01f, 0.9f, 0.999f, 1e-8f}, 3),
       MakeImage(2, "sgd", {0.1f}, 2),
       MakeImage(3, "adam", {0.01f, 0.9f, 0.999f, 1e-8f}, 2),
+      MakeImage(4, "lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}, 2),
   };
   return images;
 }
@@ -232,7 +234,7 @@ class Changes {
     *text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   Json Value() {
-    switch (input_.Next(1) % 14) {
+    switch (input_.Next(1) % 15) {
       case 0:
         return nullptr;
       case 1:
@@ -259,6 +261,8 @@ class Changes {
         return input_.Next(8);
       case 12:
         return "nan";
+      case 13:
+        return "bfloat16";
       default:
         return input_.Next(1);
     }
@@ -311,7 +315,8 @@ void ReadFuzzedCheckpoint(const uint8_t* data, size_t size) {
   const size_t which = input.Next(1) % Images().size();
   const uint64_t reader = input.Next(1);
   const bool good = input.empty();
-  TableOptions options = OptionsOf(which == 4 ? 3 : static_cast<int>(reader % (kKinds - 1)));
+  TableOptions options = OptionsOf(which == 4 ? 3 : static_cast<int>(reader % 3));
+  if (which == 5 && reader % 2 == 0) options.record = OptionsOf(4).record;
   options.ranks = 1 + static_cast<int>(reader / 4 % 4);
   options.rank = static_cast<int>(reader / 16 % static_cast<uint64_t>(options.ranks));
   if (which == 4) options.capacity = 24;

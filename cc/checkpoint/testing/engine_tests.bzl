@@ -14,6 +14,7 @@ _PROGRAMS = {
         "deltas_test.cc",
         "placed_tables_test.cc",
         "raw_rows_test.cc",
+        "record_types_test.cc",
         "round_trip_test.cc",
         "table_replacement_test.cc",
     ],

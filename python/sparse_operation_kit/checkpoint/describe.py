@@ -31,7 +31,8 @@ def describe(table: Table) -> Iterator[str]:
     yield f"  files       {link.prefix}.*"
     at = f"{_clock(description)} {link.steps:,}, training lookup {link.uses:,}"
     yield f"  checkpoint  {_kind(table)}, of {at}"
-    rows = f"{link.rows:,} of {table.dim} floats in {count_of(shards, 'shard')}"
+    kept = "" if link.row_dtype == "float32" else f" as {link.row_dtype}"
+    rows = f"{link.rows:,} of {table.dim} floats{kept} in {count_of(shards, 'shard')}"
     yield f"  rows        {rows}, {size(table.last.bytes)}"
     if shards > 1:
         yield f"  of a shard  {', '.join(f'{shard.table_rows:,}' for shard in table.last.shards)}"
@@ -160,7 +161,7 @@ def _optimizer(table: Table) -> Iterator[str]:
         return
     hyper = ", ".join(f"{name} {value}" for name, value in optimizer.hyper.items())
     yield f"  optimizer   {optimizer.name}, {count_of(optimizer.steps, 'step')}; first with {hyper}"
-    slots = ", ".join(f"{slot.name} [{slot.width}]" for slot in optimizer.slots)
+    slots = ", ".join(map(str, optimizer.slots))
     yield f"  slots       {slots or 'none'}"
 
 

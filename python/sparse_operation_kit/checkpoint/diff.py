@@ -248,13 +248,14 @@ def _facts(table: Table) -> dict[str, Any]:
     facts: dict[str, Any] = {"steps": link.steps, "uses": link.uses}
     for name, value in link.table.items():
         facts.update(_flat(name, value))
+    facts["row_dtype"] = link.row_dtype
     facts.pop("admission.in_blocks", None)
     optimizer = link.optimizer
     facts["optimizer"] = optimizer.name if optimizer else "none"
     if optimizer:
         facts["optimizer.steps"] = optimizer.steps
         facts.update(_flat("optimizer.hyper", optimizer.hyper))
-        facts["optimizer.slots"] = ", ".join(f"{slot.name} [{slot.width}]" for slot in optimizer.slots)
+        facts["optimizer.slots"] = ", ".join(map(str, optimizer.slots))
     return facts
 
 

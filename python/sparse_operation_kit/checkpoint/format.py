@@ -37,7 +37,8 @@ class Array:
       path: The data file, and the tensor in it, for messages.
       dtype: The dtype of the elements.
       shape: The shape; the first dimension is the number of rows.
-      crc32c: CRC-32C of each MiB.
+      crc32c: CRC-32C of each MiB; none if the file has numbers of another dtype.
+      stored_bytes: The bytes of all rows in the file.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Array:
         self.dtype = np.dtype("<u2" if entry["dtype"] == "bfloat16" else entry["dtype"])
         self.shape = tuple(entry["shape"])
         self.crc32c = tuple(entry["crc32c"])
+        self.stored_bytes: int = entry["stored_bytes"]
 
     def __len__(self) -> int:
         """Returns the number of rows."""
@@ -58,11 +60,6 @@ class Array:
     def row_bytes(self) -> int:
         """The bytes of one row."""
         return functools.reduce(operator.mul, self.shape[1:], self.dtype.itemsize)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all rows."""
-        return len(self) * self.row_bytes
 
     def read(self, begin: int, end: int) -> np.ndarray:
         """Returns the rows in [begin, end). Raises CheckpointError if they are damaged."""
@@ -102,11 +99,16 @@ class Shard:
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot of an optimizer: its name, the floats of a row, and their value in a new row."""
+    """A slot of an optimizer: name, floats of a row, their value in a new row, and their type in files."""
 
     name: str
     width: int
     fill: float
+    dtype: str
+
+    def __str__(self) -> str:
+        """Returns "m [64]", or if the type is not float32 "m [64] bfloat16"."""
+        return f"{self.name} [{self.width}]" + ("" if self.dtype == "float32" else f" {self.dtype}")
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Link:
       slots_of: The other system's optimizer whose slots it has, "" unless slots were taken.
       left_out: The tensors of such a table that nothing here is read from.
       static_keys: The number of keys of a table without hashing.
+      row_dtype: The type of rows in the files: "float32", "bfloat16" or "float16". They are read as float32.
       system: The other system that wrote the table, or None. Of such a table, the definition has only the
         name and the dim, the numbers of steps and uses mean nothing without a clock, and any shard may have
         any key.
@@ -152,6 +155,7 @@ class Link:
         self.uses: int = entry["uses"]
         self.optimizer = _optimizer(entry["optimizer"])
         self.static_keys: int = facts["static_keys"]
+        self.row_dtype: str = self.table.get("row_dtype", "float32")
         self.system: str | None = facts["system"]
         self.slots_of: str = facts["slots_of"]
         self.left_out: list[str] = facts["left_out"]
@@ -167,8 +171,8 @@ class Link:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all arrays."""
-        return sum(array.bytes for shard in self.shards for array in shard.arrays.values())
+        """The bytes of all arrays in the files."""
+        return sum(array.stored_bytes for shard in self.shards for array in shard.arrays.values())
 
     def owner(self, keys: np.ndarray) -> np.ndarray:
         """Returns the number of the shard of each of the int64 `keys`; for replicas the first shard."""
@@ -258,5 +262,8 @@ def _optimizer(entry: dict[str, Any] | None) -> Optimizer | None:
         return None
     # Numbers that are not finite are strings.
     hyper = {name: float(value) for name, value in entry["hyper"].items()}
-    slots = tuple(Slot(one["name"], one["width"], float(one["fill"])) for one in entry["slots"])
+    slots = tuple(
+        Slot(one["name"], one["width"], float(one["fill"]), one.get("dtype", "float32"))
+        for one in entry["slots"]
+    )
     return Optimizer(entry["name"], entry["steps"], hyper, slots, entry["history"])

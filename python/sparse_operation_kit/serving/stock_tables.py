@@ -22,6 +22,7 @@ from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.rows import row_blocks
 from sparse_operation_kit.compat.internals import resource_variable_ops, saved_model_pb2
 from sparse_operation_kit.compat.tensors import ascending_order
+from sparse_operation_kit.tables.initializers import as_kept
 
 _log = logging.getLogger(__name__)
 
@@ -365,9 +366,9 @@ def _absent_rows(table: Table, absent: Any) -> np.ndarray:
         return _given_rows(table, given)
     admission, initializer = description["admission"], description["initializer"]
     if admission and admission["filter_freq"] > 0:
-        return _every_column(table, admission["default_value"])
+        return _every_column(table, as_kept(admission["default_value"], table.last.row_dtype))
     if initializer["kind"] == "constant":
-        return _every_column(table, initializer["a"])
+        return _every_column(table, as_kept(initializer["a"], table.last.row_dtype))
     if "rows" in initializer:
         return table.initial_rows(np.arange(initializer["rows"]))
     raise CheckpointError(

@@ -63,6 +63,7 @@ def _variable(table: Table) -> EmbeddingVariable:
     return EmbeddingVariable(
         table.name,
         dim=table.dim,
+        dtype=tf.as_dtype(table.last.row_dtype),
         capacity=capacity,
         initializer=InitializerOption(
             _initializer(table),
