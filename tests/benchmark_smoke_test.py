@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -54,6 +55,15 @@ def test_row_types(tmp_path):
 def test_tables_on_disk(tmp_path):
     _, (result,) = run_workload(tmp_path, "tables_on_disk", "--folder", str(tmp_path))
     assert list(result.timings) == ["all in memory", "0.5 in memory", "0.1 in memory"]
+
+
+def test_row_quality(tmp_path):
+    done, results = run_workload(tmp_path, "row_quality")
+    assert [result.question["seed"] for result in results] == [1, 2]
+    for result in results:
+        assert list(result.counts) == ["float32", "bfloat16"]
+        assert all(0.2 < auc < 1 for auc in result.counts.values())
+    assert re.search(r"\n\| bfloat16 +\| 28 +\| [+-]0\.\d{4} ± 0\.\d{4} \|", done.stdout)
 
 
 def test_parts(tmp_path):

@@ -33,6 +33,8 @@ TINY = {
     "parts": "--ids 64 --distinct 99 --keys 50 --dim 4 --table_mb 0.01 --rounds 1 --id_zipf 1 --hand_overs 9",
     "peers": f"{_TABLES} --batches 2",
     "row_types": f"{_TABLES} --batches 2",
+    "row_quality": "--dataset synthetic --seeds 1,2 --kind float32,bfloat16 --dim 4 --samples 300 "
+    "--held_out_samples 50 --batch_size 32 --hidden 8",
     "restores": "--rows 3000 --dim 4 --rounds 1",
     "rows_or_sums": "--features 2 --batch 1024 --rows 100000 --dim 16 --rounds 1 --calls 1",
     "server_costs": f"{_SERVERS} --servers 1 --workers 1",

@@ -1,5 +1,6 @@
 """The example on SOK's tables: every data set, model and optimizer, with layers and with columns."""
 
+import re
 import subprocess
 import sys
 
@@ -102,7 +103,16 @@ def test_ranks_train_as_one_process(tmp_path):
         assert evaluation["log_loss"] == pytest.approx(other["log_loss"], rel=1e-4)
 
 
-def test_columns_are_for_sok_tables():
-    flags = ["--api", "feature_column", "--tables", "tensorflow"]
+@pytest.mark.parametrize("api", ["layer", "feature_column"])
+def test_tables_in_16_bits_learn(tmp_path, api):
+    flags = ["--slot_dtype", "bfloat16", "--second_moment", "row", "--rounding", "nearest", "--api", api]
+    check_that_both_learn(tmp_path, "--row_dtype", ("float32", "bfloat16"), flags)
+
+
+@pytest.mark.parametrize(
+    "flag, value", [("--api", "feature_column"), ("--row_dtype", "float16"), ("--second_moment", "row")]
+)
+def test_some_flags_are_for_sok_tables(flag, value):
+    flags = [flag, value, "--tables", "tensorflow"]
     done = forked.run(EXAMPLES / "train_ctr.py", *flags, env=example_environment())
-    assert done.returncode == 2 and "--api feature_column needs --tables sok" in done.stderr
+    assert done.returncode == 2 and re.search(f"{flag}.* needs --tables sok", done.stderr)

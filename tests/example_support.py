@@ -164,10 +164,10 @@ def run_program(program: str, *flags: str, size: int = 1, optimize: bool = True)
     return "".join(done.outputs)
 
 
-def check_that_both_learn(folder, flag, values):
+def check_that_both_learn(folder, flag, values, more=()):
     """Trains with each of two `values` of `flag`, and checks that both learn equally well."""
     data = ["--dataset", "criteo", "--data_dir", str(write_criteo(folder / "data", lines=600))]
-    flags = [*SMALL_FLAGS, *data, "--epochs", "5", "--learning_rate", "0.01"]
+    flags = [*SMALL_FLAGS, *data, "--epochs", "5", "--learning_rate", "0.01", *more]
     run_all([[*flags, flag, value, "--output_dir", str(folder / value)] for value in values])
     aucs = [results_of(folder / value)["evaluations"][-1]["auc"] for value in values]
     assert min(aucs) > 0.95

@@ -128,3 +128,26 @@ def lines(
         grid[0, 0].set_ylabel(y, fontsize=8)
         grid[0, -1].legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
         figure.suptitle(title, fontsize=10)
+
+
+def points(
+    path: pathlib.Path, panels: Mapping[str, Mapping[str, tuple[float, float, float]]], x: str, y: str
+) -> None:
+    """Draws a panel for each key of `panels`, with a point (x, y, error of y) for each name.
+
+    Points with the same x are side by side.
+    """
+    with _figure(path, 1, len(panels), (3.2, 3.2)) as (figure, grid):
+        for axes, (panel, drawn) in zip(grid.flat, panels.items()):
+            axes.axhline(0, color="black", linewidth=0.5)
+            taken: dict[float, int] = {}
+            for number, (name, (at, value, error)) in enumerate(drawn.items()):
+                taken[at] = taken.get(at, 0) + 1
+                beside = at * (1 + 0.06 * (taken[at] - 1))
+                axes.errorbar(beside, value, error, color=_COLORS[number], fmt="o", capsize=3, label=name)
+            axes.set_title(panel, fontsize=10)
+            axes.set_xlabel(x, fontsize=8)
+            axes.tick_params(labelsize=8)
+            axes.set_xlim(left=0)
+        grid[0, 0].set_ylabel(y, fontsize=8)
+        grid[0, -1].legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))

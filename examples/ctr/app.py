@@ -18,7 +18,7 @@ from ctr.history import History, auc, log_loss
 from ctr.models import ModelSettings
 from ctr.ranks import Ranks, start_ranks
 from ctr.report import Progress, TensorBoard, final_table, write_results
-from ctr.tables import ColumnTables, SokTables, Tables, TensorFlowTables
+from ctr.tables import ColumnTables, Records, SokTables, Tables, TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
 
 # Exit status that shells report for a program ended by Ctrl-C.
@@ -167,7 +167,10 @@ def make_tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
     if flags.tables == "tensorflow":
         return TensorFlowTables(flags.tensorflow_rows, ranks)
     make = ColumnTables if flags.api == "feature_column" else SokTables
-    return make(flags.batch_size, flags.seed)
+    records = Records(
+        tf.as_dtype(flags.row_dtype), tf.as_dtype(flags.slot_dtype), flags.rounding, flags.second_moment
+    )
+    return make(flags.batch_size, flags.seed, records)
 
 
 def training_settings(flags: argparse.Namespace) -> TrainingSettings:

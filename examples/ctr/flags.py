@@ -90,6 +90,11 @@ def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argpa
             parser.error("--data_dir needs --dataset movielens, census or criteo")
     if flags.api == "feature_column" and flags.tables != "sok":
         parser.error("--api feature_column needs --tables sok")
+    for name in ("row_dtype", "slot_dtype", "rounding", "second_moment"):
+        if flags.tables != "sok" and getattr(flags, name) != parser.get_default(name):
+            parser.error(f"--{name} needs --tables sok")
+    if flags.second_moment == "row" and flags.optimizer != "lazy_adam":
+        parser.error("--second_moment row needs --optimizer lazy_adam")
     if flags.dataset == "synthetic" and flags.data_dir is not None:
         parser.error("--dataset synthetic takes no --data_dir, because its data is generated")
     if flags.dataset != "synthetic" and flags.data_dir is None:
@@ -159,4 +164,13 @@ def _add_training_flags(parser: argparse.ArgumentParser) -> None:
     add("--cross_layers", type=_at_least(1), default=2, help="cross layers of dcn_v2 (default: 2)")
     add("--dropout", type=_number_in(0, 1), help="dropout rate in the hidden layers")
     add("--embedding_l2", type=_number_in(0, float("inf")), help="L2 penalty on the rows that a batch uses")
+    add("--row_dtype", choices=["float32", "bfloat16", "float16"], default="float32", help="of SOK's tables")
+    add("--slot_dtype", choices=["float32", "bfloat16"], default="float32", help="of SOK's tables")
+    add(
+        "--rounding",
+        choices=["stochastic", "nearest"],
+        default="stochastic",
+        help="of SOK's tables in 16 bits (default: %(default)s)",
+    )
+    add("--second_moment", choices=["element", "row"], default="element", help="of lazy_adam on SOK's tables")
     add("--tensorflow_rows", type=_at_least(1), help="rows per table with --tables tensorflow")

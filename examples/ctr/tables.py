@@ -7,6 +7,7 @@ same shapes.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,27 @@ def next_seed() -> int:
     seeds = tf.compat.v1.get_collection_ref("ctr_seeds")
     seeds.append(len(seeds))
     return seeds[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """In how many bytes SOK's tables keep a row: see docs/row-types.md."""
+
+    row_dtype: tf.DType = tf.float32
+    slot_dtype: tf.DType = tf.float32
+    rounding: str = "stochastic"
+    second_moment: str = "element"  # of LazyAdam
+
+    def of_layer(self) -> dict[str, Any]:
+        """The arguments of SOK's layers."""
+        return {"row_dtype": self.row_dtype, **self._others()}
+
+    def of_option(self) -> dict[str, Any]:
+        """The arguments of `sok.EmbeddingVariableOption`."""
+        return {"value_dtype": self.row_dtype, **self._others()}
+
+    def _others(self) -> dict[str, Any]:
+        return {"slot_dtype": self.slot_dtype, "rounding": self.rounding}
 
 
 _STOCK: dict[str, Callable[[float], Any]] = {
@@ -106,12 +128,13 @@ def _present_as_sparse(ids: tf.Tensor, present: tf.Tensor) -> tf.SparseTensor:
 class SokTables(Tables):
     """SOK's hash tables, for any number of 64-bit ids. An id gets its row at its first training lookup."""
 
-    def __init__(self, global_batch_size: int, seed: int) -> None:
+    def __init__(self, global_batch_size: int, seed: int, records: Records = Records()) -> None:
         # Imported here, so that TensorFlowTables can be used without SOK.
         import sparse_operation_kit as sok
 
         self._sok = sok
         self._init = sok.Init(global_batch_size=global_batch_size, seed=seed)
+        self._records = records
 
     def prepare(self, session: tf.compat.v1.Session) -> None:
         """See Tables.prepare."""
@@ -125,6 +148,7 @@ class SokTables(Tables):
             slot_num=ids.shape[1],
             nnz_per_slot=1,
             name=name,
+            **self._records.of_layer(),
         )
         return layer(ids[:, :, tf.newaxis], training=training)[:, :, 0, :]
 
@@ -139,6 +163,7 @@ class SokTables(Tables):
             slot_num=ids.shape[1],
             max_nnz=ids.shape[2],
             name=name,
+            **self._records.of_layer(),
         )
         return layer(_present_as_sparse(ids, present), training=training)
 
@@ -148,7 +173,9 @@ class SokTables(Tables):
         tables, weights = self._sok.split_embedding_variable_from_others(variables)
         gradients = tf.gradients(loss, [*tables, *weights])
         if optimizer == "lazy_adam":
-            table_optimizer = self._sok.tf.keras.optimizers.LazyAdamOptimizer(learning_rate)
+            table_optimizer = self._sok.tf.keras.optimizers.LazyAdamOptimizer(
+                learning_rate, second_moment=self._records.second_moment
+            )
         else:
             table_optimizer = make_stock_optimizer(optimizer, learning_rate)
         # Tables sum the gradients of all ranks themselves. Each rank has the weights, whose gradients are
@@ -247,15 +274,18 @@ class ColumnTables(SokTables):
 
     def _input_layer(self, name: str, bags: Sequence[tf.SparseTensor], dim: int) -> tf.Tensor:
         """float32 [batch, slots, dim]: the mean over each bag."""
-        import sparse_operation_kit as sok
-
+        sok = self._sok
+        option = sok.EmbeddingVariableOption(**self._records.of_option())
         # `input_layer` sorts its columns by name.
         features = {f"{name}_{slot:03d}": ids for slot, ids in enumerate(bags)}
         uniform = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)
         with sok.group_embedding_column_scope(name):
             columns = [
                 tf.feature_column.embedding_column(
-                    sok.categorical_column_with_embedding(key, tf.int64), dim, "mean", uniform
+                    sok.categorical_column_with_embedding(key, tf.int64, ev_option=option),
+                    dim,
+                    "mean",
+                    uniform,
                 )
                 for key in features
             ]
