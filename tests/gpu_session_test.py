@@ -468,11 +468,3 @@ def test_what_the_host_does_in_a_step_is_for_the_group_not_for_each_table():
     # TensorFlow copies each tensor: of a feature, its ids, their indices, and the gradient.
     assert many["transfers"] - few["transfers"] == 14 * 3
     assert few["transfers"] - 6 * 3 <= 6
-
-
-def test_rows_in_16_bits_are_refused_by_name():
-    with tf.Graph().as_default(), v1.Session() as session:
-        with tf.device(GPU):
-            sok.EmbeddingVariable("my_table", 3, dtype=tf.bfloat16)
-        with pytest.raises(tf.errors.UnimplementedError, match="'my_table': .*not rows in bfloat16"):
-            initialize(session)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/base/float_types.h"
 #include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
@@ -102,6 +103,15 @@ Status NoMemoryForMessages();
 
 // Words that `bytes` bytes take.
 constexpr int64_t WordsOf(int64_t bytes) { return (bytes + 7) / 8; }
+
+// What an answer carries for a table with rows of `type`, and what `rows` of them take there, in units of a
+// float: each table's begin at a multiple of it.
+inline FloatType AnswerType(FloatType type, ExchangeMode mode) {
+  return mode == ExchangeMode::kRows ? type : FloatType::kFloat32;
+}
+inline int64_t AnswerFloats(int64_t rows, int64_t dim, FloatType type) {
+  return (rows * dim * BytesOf(type) + 3) / 4;
+}
 
 // The errors of lookups over ranks that every engine has.
 

@@ -93,11 +93,11 @@ void RecordLayout::Read(Span<const char* const> records, float* floats) const {
         Decode(format_.weights, records[r], weights, floats + r * unpacked_stride());
       }
     });
-    WithColumns(wide_slots_, [&](auto wide_slots) {
+    WithColumns(wide_slots(), [&](auto wide_slots) {
       for (int64_t r = 0; r < records.size(); ++r) {
         float* const to = floats + r * unpacked_stride() + weights_;
         Decode(format_.slots, records[r] + slots_at_, wide_slots, to);
-        CopySlots(records[r] + row_slots_at_, row_slots_, Bytes(to + wide_slots));
+        CopySlots(records[r] + row_slots_at_, shape_.row_slots, Bytes(to + wide_slots));
       }
     });
   });
@@ -110,8 +110,8 @@ void RecordLayout::ReadWeights(const char* record, float* weights) const {
 void RecordLayout::Write(const float* floats, char* record) const {
   RunVectorized([&] {
     EncodeNearest(format_.weights, floats, weights_, record);
-    EncodeNearest(format_.slots, floats + weights_, wide_slots_, record + slots_at_);
-    CopySlots(Bytes(floats + weights_ + wide_slots_), row_slots_, record + row_slots_at_);
+    EncodeNearest(format_.slots, floats + weights_, wide_slots(), record + slots_at_);
+    CopySlots(Bytes(floats + weights_ + wide_slots()), shape_.row_slots, record + row_slots_at_);
   });
 }
 
@@ -120,14 +120,14 @@ void RecordLayout::WriteWeights(const float* weights, char* record) const {
 }
 
 void RecordLayout::WriteStep(const float* floats, int64_t step, Span<char* const> records) const {
-  if (!has_stream_) {
+  if (!shape_.has_stream) {
     for (int64_t r = 0; r < records.size(); ++r) Write(floats + r * unpacked_stride(), records[r]);
     return;
   }
   const auto base = [&](int64_t r) {
     uint32_t stream;
     std::memcpy(&stream, records[r] + bytes_ - 4, sizeof(stream));
-    return static_cast<uint32_t>(Mix64((uint64_t{stream} << 32) + static_cast<uint32_t>(step)));
+    return RoundingBase(stream, step);
   };
   RunVectorized([&] {
     WithColumns(weights_, [&](auto weights) {
@@ -135,11 +135,11 @@ void RecordLayout::WriteStep(const float* floats, int64_t step, Span<char* const
         EncodeRandomly(format_.weights, floats + r * unpacked_stride(), weights, base(r), 0, records[r]);
       }
     });
-    WithColumns(wide_slots_, [&](auto wide_slots) {
+    WithColumns(wide_slots(), [&](auto wide_slots) {
       for (int64_t r = 0; r < records.size(); ++r) {
         const float* const from = floats + r * unpacked_stride() + weights_;
         EncodeRandomly(format_.slots, from, wide_slots, base(r), weights_, records[r] + slots_at_);
-        CopySlots(Bytes(from + wide_slots), row_slots_, records[r] + row_slots_at_);
+        CopySlots(Bytes(from + wide_slots), shape_.row_slots, records[r] + row_slots_at_);
       }
     });
   });

@@ -7,6 +7,7 @@
 
 #include "cc/base/float_types.h"
 #include "cc/base/hash.h"
+#include "cc/base/host_device.h"
 #include "cc/base/span.h"
 #include "cc/optimizers/rule_info.h"
 
@@ -31,31 +32,77 @@ struct RecordFormat {
 // multiple of its numbers' size. The stream is 32 bits, made of the row's key, of which stochastic rounding
 // takes its random bits; other records have none. Optimizers work on the floats of a record: weights, then
 // slots, in one array.
+
+// Where the parts of a record are, in bytes, for host and device: of `dim` weights, and `floats` numbers in
+// all but the stream.
+struct RecordShape {
+  uint8_t weights = 0;      // a FloatType
+  uint8_t slots = 0;        // a FloatType, of the slots as wide as a row
+  uint8_t row_slots = 0;    // the number of slots of one number
+  bool has_stream = false;  // which follows them
+
+  SOK_HOST_DEVICE FloatType weight_type() const { return static_cast<FloatType>(weights); }
+  SOK_HOST_DEVICE FloatType slot_type() const { return static_cast<FloatType>(slots); }
+  // Whether a record is the array of its floats.
+  SOK_HOST_DEVICE bool is_plain() const { return weights == 0 && slots == 0; }
+
+  SOK_HOST_DEVICE int64_t SlotsAt(int64_t dim) const {
+    return Aligned(dim * BytesOf(weight_type()), BytesOf(slot_type()));
+  }
+  SOK_HOST_DEVICE int64_t RowSlotsAt(int64_t dim, int64_t floats) const {
+    return Aligned(SlotsAt(dim) + (floats - dim - row_slots) * BytesOf(slot_type()), 4);
+  }
+  SOK_HOST_DEVICE int64_t StreamAt(int64_t dim, int64_t floats) const {
+    return RowSlotsAt(dim, floats) + 4 * row_slots;
+  }
+  SOK_HOST_DEVICE int64_t Bytes(int64_t dim, int64_t floats) const {
+    return StreamAt(dim, floats) + (has_stream ? 4 : 0);
+  }
+
+ private:
+  static SOK_HOST_DEVICE int64_t Aligned(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+};
+
+// The stream of a key's record. `seed`: RecordFormat::seed.
+SOK_HOST_DEVICE uint32_t RoundingStream(int64_t key, uint64_t seed) {
+  return static_cast<uint32_t>(Mix64(static_cast<uint64_t>(key) ^ seed) >> 32);
+}
+
+// What the random bits of a record's floats in step number `step` of its row's table are made of: those of
+// float c are RoundingNoise(base, c).
+SOK_HOST_DEVICE uint32_t RoundingBase(uint32_t stream, int64_t step) {
+  return static_cast<uint32_t>(Mix64((uint64_t{stream} << 32) + static_cast<uint32_t>(step)));
+}
+
 class RecordLayout {
  public:
   // Records of rows that no optimizer trains: `dim` >= 1 weights alone.
-  RecordLayout(int64_t dim, const RecordFormat& format)
-      : format_(format), weights_(dim), bytes_(Aligned(dim * BytesOf(format.weights), 4)) {}
+  RecordLayout(int64_t dim, const RecordFormat& format) : format_(format), weights_(dim), floats_(dim) {
+    shape_.weights = static_cast<uint8_t>(format.weights);
+    shape_.slots = static_cast<uint8_t>(format.slots);
+    Place();
+  }
 
   // Records of rows that an optimizer with these slots trains. Those of one number come last.
   RecordLayout(int64_t dim, const RecordFormat& format, Span<const SlotSpec> slots)
       : RecordLayout(dim, format) {
-    for (const SlotSpec& slot : slots) (slot.one_per_row ? row_slots_ : wide_slots_) += slot.width;
-    slots_at_ = Aligned(dim * BytesOf(format.weights), BytesOf(format.slots));
-    row_slots_at_ = Aligned(slots_at_ + wide_slots_ * BytesOf(format.slots), 4);
-    bytes_ = row_slots_at_ + row_slots_ * 4;
-    has_stream_ = !format.is_float32() && format.rounding == Rounding::kStochastic;
-    if (has_stream_) bytes_ += 4;
+    for (const SlotSpec& slot : slots) {
+      floats_ += slot.width;
+      if (slot.one_per_row) ++shape_.row_slots;
+    }
+    shape_.has_stream = !format.is_float32() && format.rounding == Rounding::kStochastic;
+    Place();
   }
 
   const RecordFormat& format() const { return format_; }
+  const RecordShape& shape() const { return shape_; }
   // Whether a record is the array of its floats.
-  bool is_plain() const { return format_.is_float32(); }
+  bool is_plain() const { return shape_.is_plain(); }
   int64_t bytes() const { return bytes_; }  // a multiple of 4
   int64_t weight_bytes() const { return weights_ * BytesOf(format_.weights); }
-  int64_t floats() const { return weights_ + wide_slots_ + row_slots_; }
+  int64_t floats() const { return floats_; }
   // From the floats of one record to those of the next, where several are unpacked: whole cache lines.
-  int64_t unpacked_stride() const { return Aligned(floats(), 16); }
+  int64_t unpacked_stride() const { return (floats_ + 15) / 16 * 16; }
 
   // The floats of a record, exactly; or its weights alone; or the floats of several records, at multiples of
   // unpacked_stride().
@@ -76,22 +123,26 @@ class RecordLayout {
 
   // Writes the stream, if records have one.
   void SetKey(int64_t key, char* record) const {
-    if (!has_stream_) return;
-    const auto stream = static_cast<uint32_t>(Mix64(static_cast<uint64_t>(key) ^ format_.seed) >> 32);
+    if (!shape_.has_stream) return;
+    const uint32_t stream = RoundingStream(key, format_.seed);
     std::memcpy(record + bytes_ - 4, &stream, sizeof(stream));
   }
 
  private:
-  static constexpr int64_t Aligned(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+  void Place() {
+    slots_at_ = shape_.SlotsAt(weights_);
+    row_slots_at_ = shape_.RowSlotsAt(weights_, floats_);
+    bytes_ = shape_.Bytes(weights_, floats_);
+  }
+  int64_t wide_slots() const { return floats_ - weights_ - shape_.row_slots; }
 
   RecordFormat format_;
+  RecordShape shape_;
   int64_t weights_;
-  int64_t wide_slots_ = 0;
-  int64_t row_slots_ = 0;
+  int64_t floats_;
   int64_t slots_at_ = 0;
   int64_t row_slots_at_ = 0;
-  int64_t bytes_;
-  bool has_stream_ = false;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace sok

@@ -84,6 +84,15 @@ inline Status TrainedByAnother(const TableOptions& table, std::string_view own, 
                             "' too");
 }
 
+// Of a table with numbers in 16 bits.
+inline Status WouldRoundManyStepsOnce(const TableOptions& table, std::string_view optimizer) {
+  return NamedError(table,
+                    InvalidArgument("optimizer '", optimizer,
+                                    "' also changes rows without a gradient, and makes up for many steps at "
+                                    "once; numbers in 16 bits would be rounded once where each step rounds. "
+                                    "Use an optimizer that leaves such rows as they are, or float32"));
+}
+
 inline Status HasOptimizerAlready(const TableOptions& table, std::string_view own) {
   return FailedPrecondition("Embedding variable '", table.name, "' has an optimizer already: '", own, "'");
 }

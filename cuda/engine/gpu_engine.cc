@@ -60,11 +60,6 @@ DeviceAllocator* GpuEngine::KeptMemoryOf(const EngineContext& context) {
 StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext& context,
                                                             TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
-  if (!options.record.is_float32()) {
-    return NamedError(options, Unimplemented("tables on a GPU keep rows and slots in float32, not rows in ",
-                                             NameOf(options.record.weights), " and slots in ",
-                                             NameOf(options.record.slots)));
-  }
   if (options.tiers.has_disk()) {
     return NamedError(options, Unimplemented("tables on a GPU have no disk below memory"));
   }

@@ -145,6 +145,24 @@ TEST_F(GpuRanksEqualCpuTest, StepsOfTablesOfAllPolicies) {
   }
 }
 
+// Of types that differ between tables of a group, with dims of which some rows end in half of a float.
+ShardedTables InTypes(ShardedTables group) {
+  constexpr FloatType kTypes[] = {FloatType::kBfloat16, FloatType::kFloat16, FloatType::kFloat32};
+  for (size_t t = 0; t < group.options.size(); ++t) {
+    group.options[t].record.weights = kTypes[t % 3];
+    group.options[t].record.slots = t % 2 == 0 ? FloatType::kBfloat16 : FloatType::kFloat32;
+  }
+  return group;
+}
+
+TEST_F(GpuRanksEqualCpuTest, StepsOfRowsIn16Bits) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    ASSERT_NO_FATAL_FAILURE(TakeSteps(InTypes(TablesOfAllPlacements(ranks)), ranks, 2));
+    ASSERT_NO_FATAL_FAILURE(TakeSteps(InTypes(TablesOfAllPolicies()), ranks, 2));
+  }
+}
+
 TEST_F(GpuRanksEqualCpuTest, SomeRanksOnlyRead) {
   for (const ShardedTables& group : {TablesOfAllPlacements(3), TablesOfAllPolicies()}) {
     Make(group, 3);
@@ -195,19 +213,20 @@ TEST_F(GpuRanksEqualCpuTest, TablesThatDifferAreDescribedAlike) {
 }
 
 TEST_F(GpuRanksEqualCpuTest, GradientsOfWeights) {
-  const ShardedTables group = TablesOfAllPlacements(3);
-  Make(group, 3);
-  const std::vector<ContractBatch> batches = RandomBatches(group, 3, 5);
-  ASSERT_NO_FATAL_FAILURE(Forward(batches, true));
-  const std::vector<OutputValues> gradients = RandomGradients(group, batches, 5);
-  for (int r = 0; r < 3; ++r) {
-    OutputValues on_cpu;
-    OutputValues on_gpu;
-    ASSERT_TRUE(cpu_->WeightGradients(r, gradients[r], &on_cpu).ok());
-    ASSERT_TRUE(gpu_->WeightGradients(r, gradients[r], &on_gpu).ok());
-    for (size_t l = 0; l < batches[r].size(); ++l) {
-      if (!batches[r][l].spec.weighted) continue;
-      EXPECT_EQ(on_gpu[l], on_cpu[l]) << "rank " << r << ", lookup " << l;
+  for (const ShardedTables& group : {TablesOfAllPlacements(3), InTypes(TablesOfAllPlacements(3))}) {
+    Make(group, 3);
+    const std::vector<ContractBatch> batches = RandomBatches(group, 3, 5);
+    ASSERT_NO_FATAL_FAILURE(Forward(batches, true));
+    const std::vector<OutputValues> gradients = RandomGradients(group, batches, 5);
+    for (int r = 0; r < 3; ++r) {
+      OutputValues on_cpu;
+      OutputValues on_gpu;
+      ASSERT_TRUE(cpu_->WeightGradients(r, gradients[r], &on_cpu).ok());
+      ASSERT_TRUE(gpu_->WeightGradients(r, gradients[r], &on_gpu).ok());
+      for (size_t l = 0; l < batches[r].size(); ++l) {
+        if (!batches[r][l].spec.weighted) continue;
+        EXPECT_EQ(on_gpu[l], on_cpu[l]) << "rank " << r << ", lookup " << l;
+      }
     }
   }
 }

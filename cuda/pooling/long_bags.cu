@@ -10,6 +10,7 @@ constexpr int kSummedColumns = kLanesOfWarp;  // of a block
 constexpr int kReadingWarps = kThreadsPerBlock / kLanesOfWarp;
 constexpr int kTermsOfWarp = 8;  // the terms of a tile that a warp reads at a time
 constexpr int kTileTerms = kTermsOfWarp * kReadingWarps;
+constexpr int kSharedTerms = 2 * kTileTerms * kSummedColumns;
 // Without this number, ptxas would spill registers to keep more blocks resident.
 constexpr int kResidentBlocks = 3;
 
@@ -49,7 +50,7 @@ __device__ int64_t LongBagOf(const BagsView& bags, int64_t block) {
 
 // The sum of one column over a bag, computed by all threads of a block; the threads of the first warp end up
 // with it. Terms are weighted rows, or sums of eight rows without weights.
-template <bool kMayBeAbsent>
+template <bool kMayBeAbsent, bool kHalves>
 class ColumnOfLongBag {
  public:
   __device__ ColumnOfLongBag(const LookupOutput& lookup, int64_t column, float* terms)
@@ -88,7 +89,7 @@ class ColumnOfLongBag {
 
  private:
   __device__ bool HasColumn() const { return column_ < ids_.table.dim; }
-  __device__ float Read(int64_t i) const { return ReadRow<1, kMayBeAbsent>(ids_, i, column_).v[0]; }
+  __device__ float Read(int64_t i) const { return ReadRow<1, kMayBeAbsent, kHalves>(ids_, i, column_).v[0]; }
 
   __device__ float SumOfEight(int64_t i) const {
     float rows[8];
@@ -139,12 +140,9 @@ class ColumnOfLongBag {
   float divisor_sum_ = 0.0f;
 };
 
-template <bool kMayBeAbsent>
-__global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
-    SumLongBags(const __grid_constant__ PartBatch<LongBagsPart> batch) {
-  __shared__ float terms[2 * kTileTerms * kSummedColumns];
-  __shared__ int64_t bag_of_block[1];
-  const LongBagsPart& part = PartOfBlock(batch);
+// `terms` and `bag_of_block` are the block's shared memory.
+template <bool kMayBeAbsent, bool kHalves>
+__device__ __forceinline__ void SumLongBagOf(const LongBagsPart& part, float* terms, int64_t* bag_of_block) {
   const LookupOutput& lookup = part.lookup;
   // Most blocks find none. One warp searches, because each of its loads is of 32 places far apart.
   if (threadIdx.x < kLanesOfWarp) {
@@ -155,17 +153,34 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
   const int64_t bag = bag_of_block[0];
   if (bag < 0) return;
   const int64_t column = part.column + threadIdx.x % kLanesOfWarp;
-  ColumnOfLongBag<kMayBeAbsent> sum(lookup, column, terms);
+  ColumnOfLongBag<kMayBeAbsent, kHalves> sum(lookup, column, terms);
   const Floats<1> pooled = sum.Pool(lookup.bags.begin[bag], lookup.bags.begin[bag + 1]);
   if (sum.Adds()) lookup.output.data[bag * lookup.output.stride + column] = pooled.v[0];
 }
 
-// Launches the lookups of one kind.
 template <bool kMayBeAbsent>
-Status EnqueueLongBagsOfKind(cudaStream_t stream, Span<const LookupOutput> lookups) {
-  PartLauncher<LongBagsPart> launcher("SumLongBags", stream, SumLongBags<kMayBeAbsent>);
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
+    SumLongBags(const __grid_constant__ PartBatch<LongBagsPart> batch) {
+  __shared__ float terms[kSharedTerms];
+  __shared__ int64_t bag_of_block[1];
+  SumLongBagOf<kMayBeAbsent, /*kHalves=*/false>(PartOfBlock(batch), terms, bag_of_block);
+}
+
+// Of rows in 16 bits.
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
+    SumLongBagsOfHalves(const __grid_constant__ PartBatch<LongBagsPart> batch) {
+  __shared__ float terms[kSharedTerms];
+  __shared__ int64_t bag_of_block[1];
+  SumLongBagOf</*kMayBeAbsent=*/true, /*kHalves=*/true>(PartOfBlock(batch), terms, bag_of_block);
+}
+
+// Launches the kernel of the lookups that `takes` says.
+template <typename Takes>
+Status EnqueueLongBagsOfKind(cudaStream_t stream, Span<const LookupOutput> lookups,
+                             void (*kernel)(PartBatch<LongBagsPart>), const Takes& takes) {
+  PartLauncher<LongBagsPart> launcher("SumLongBags", stream, kernel);
   for (const LookupOutput& lookup : lookups) {
-    if (!MayHaveLongBags(lookup.bags) || lookup.ids.may_be_absent != kMayBeAbsent) continue;
+    if (!MayHaveLongBags(lookup.bags) || !takes(lookup.ids)) continue;
     const int64_t blocks = (lookup.bags.occurrences - 1) / kLongBag + 1;
     for (int64_t column = 0; column < lookup.ids.table.dim; column += kSummedColumns) {
       // A warp is an item of the launcher, and a block has several.
@@ -178,8 +193,14 @@ Status EnqueueLongBagsOfKind(cudaStream_t stream, Span<const LookupOutput> looku
 }  // namespace
 
 Status EnqueueLongBags(cudaStream_t stream, Span<const LookupOutput> lookups) {
-  SOK_RETURN_IF_ERROR(EnqueueLongBagsOfKind<false>(stream, lookups));
-  return EnqueueLongBagsOfKind<true>(stream, lookups);
+  SOK_RETURN_IF_ERROR(EnqueueLongBagsOfKind(
+      stream, lookups, SumLongBags<false>,
+      [](const OccurrenceRows& ids) { return !ids.in_halves() && !ids.may_be_absent; }));
+  SOK_RETURN_IF_ERROR(
+      EnqueueLongBagsOfKind(stream, lookups, SumLongBags<true>,
+                            [](const OccurrenceRows& ids) { return !ids.in_halves() && ids.may_be_absent; }));
+  return EnqueueLongBagsOfKind(stream, lookups, SumLongBagsOfHalves,
+                               [](const OccurrenceRows& ids) { return ids.in_halves(); });
 }
 
 }  // namespace sok

@@ -19,13 +19,20 @@ struct OccurrenceRows {
   // has no row.
   const int64_t* rows = nullptr;
   RowStoreView table;
-  // Whether every record is aligned to 16 bytes, as in a table. Rows in messages may not be.
+  // Whether four adjacent weights of every record are aligned to their size, if dim is a multiple of 4, as in
+  // a table. Rows in messages may not be.
   bool records_are_aligned = true;
+  // Of rows in 16 bits, whether a lookup that pools nothing writes them as they are, instead of floats: its
+  // output then is an array of numbers of 16 bits.
+  bool writes_halves = false;
   // What an id without a row reads: its initial row, or a constant if the table has a filter. Used only if
   // may_be_absent: a kernel that need not check for such ids is faster.
   bool may_be_absent = false;
   const int64_t* keys = nullptr;  // [occurrences of the group]
   Initializer initial;
+
+  // Whether the rows' weights have 16 bits.
+  bool in_halves() const { return table.shape.weight_type() != FloatType::kFloat32; }
 };
 
 // The bags of a lookup, whose occurrences follow one another. Bag b holds the group's occurrences [begin[b],

@@ -43,6 +43,12 @@ constexpr int kResidentOutputs = kMayBeAbsent  ? 8
                                  : kWidth == 4 ? 20
                                                : 16;
 
+// Whether the lookup has an `inverse`: known when a kernel is compiled, except of rows in 16 bits.
+template <bool kMerged, bool kHalves>
+__device__ __forceinline__ bool IsMerged(const OccurrenceRows& lookup) {
+  return kHalves ? lookup.inverse != nullptr : kMerged;
+}
+
 struct PoolPart {
   LookupOutput lookup;
   int64_t column = 0;  // the first column that a group of lanes writes
@@ -55,11 +61,11 @@ struct PoolPart {
 //
 // A row's address takes three loads that depend on one another. The lanes share that work: each finds the
 // records of some occurrences and stages them in shared memory.
-template <int kWidth, bool kMayBeAbsent, bool kMerged>
+template <int kWidth, bool kMayBeAbsent, bool kMerged, bool kHalves>
 class BagSum {
  public:
   // `records` is the group's shared memory, [kStagedRecords].
-  __device__ BagSum(const LookupOutput& lookup, const LaneGroup& group, int32_t column, const float** records)
+  __device__ BagSum(const LookupOutput& lookup, const LaneGroup& group, int32_t column, const char** records)
       : ids_(lookup.ids),
         bags_(lookup.bags),
         group_(group),
@@ -117,7 +123,7 @@ class BagSum {
       for (int k = 0; k < kRowsAtOnce; ++k) {
         rows.of[k] = EmptySum<kWidth>();
         if (i + k < begin) continue;
-        rows.of[k] = ReadRecord<kWidth, kMayBeAbsent>(ids_, records_[at + k], i + k, column_);
+        rows.of[k] = ReadRecord<kWidth, kMayBeAbsent, kHalves>(ids_, records_[at + k], i + k, column_);
       }
       add(i, rows);
     }
@@ -144,12 +150,12 @@ class BagSum {
   template <int kCount>
   __device__ __forceinline__ void StageSome(int32_t i, int at, int32_t begin, int32_t end) {
     int32_t occurrences[kCount];
-    const float* records[kCount];
+    const char* records[kCount];
     for (int k = 0; k < kCount; ++k) {
       const int32_t occurrence = i + at + k * group_.lanes();
       occurrences[k] = occurrence < begin ? begin : occurrence < end ? occurrence : end - 1;
     }
-    FindRecords<kMayBeAbsent, kMerged>(ids_, occurrences, records);
+    FindRecords<kMayBeAbsent>(ids_, IsMerged<kMerged, kHalves>(ids_), occurrences, records);
     for (int k = 0; k < kCount; ++k) {
       if (at + k * group_.lanes() < kStagedRecords) records_[at + k * group_.lanes()] = records[k];
     }
@@ -159,23 +165,36 @@ class BagSum {
   const BagsView& bags_;
   const LaneGroup& group_;
   const int32_t column_;
-  const float** const records_;
+  const char** const records_;
   Floats<kWidth> sum_;
 };
 
 // Copies kGatheredRows rows from number `first` of the output on, or those that are left.
-template <int kWidth, bool kMayBeAbsent, bool kMerged>
+template <int kWidth, bool kMayBeAbsent, bool kMerged, bool kHalves>
 __device__ __forceinline__ void CopyRows(const LookupOutput& lookup, int64_t first, int64_t column) {
   const int64_t left = lookup.bags.bags - first;
   const auto first_occurrence = static_cast<int32_t>(lookup.bags.first + first);
   const OutputRows& output = lookup.output;
   int32_t occurrences[kGatheredRows];
-  const float* records[kGatheredRows];
-  Floats<kWidth> rows[kGatheredRows];
+  const char* records[kGatheredRows];
   for (int k = 0; k < kGatheredRows; ++k) occurrences[k] = first_occurrence + (k < left ? k : 0);
-  FindRecords<kMayBeAbsent, kMerged>(lookup.ids, occurrences, records);
+  FindRecords<kMayBeAbsent>(lookup.ids, IsMerged<kMerged, kHalves>(lookup.ids), occurrences, records);
+  if constexpr (kHalves) {
+    if (lookup.ids.writes_halves) {
+      Halves<kWidth> halves[kGatheredRows];
+      for (int k = 0; k < kGatheredRows; ++k) {
+        halves[k] = ReadHalves<kWidth, kMayBeAbsent>(lookup.ids, records[k], occurrences[k], column);
+      }
+      auto* const out = reinterpret_cast<uint16_t*>(output.data) + first * output.stride + column;
+      for (int k = 0; k < kGatheredRows; ++k) {
+        if (k < left) StoreHalves(halves[k], out + k * output.stride);
+      }
+      return;
+    }
+  }
+  Floats<kWidth> rows[kGatheredRows];
   for (int k = 0; k < kGatheredRows; ++k) {
-    rows[k] = ReadRecord<kWidth, kMayBeAbsent>(lookup.ids, records[k], occurrences[k], column);
+    rows[k] = ReadRecord<kWidth, kMayBeAbsent, kHalves>(lookup.ids, records[k], occurrences[k], column);
   }
   for (int k = 0; k < kGatheredRows; ++k) {
     if (k < left) StoreFloats(rows[k], output.data + (first + k) * output.stride + column);
@@ -184,7 +203,7 @@ __device__ __forceinline__ void CopyRows(const LookupOutput& lookup, int64_t fir
 
 // Writes the columns from `column` on of the output row of bag number `bag`, unless the bag is long. All
 // lanes of the group must call it.
-template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
+template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged, bool kHalves>
 __device__ __forceinline__ void PoolBag(const LookupOutput& lookup, const LaneGroup& group, int64_t bag,
                                         int64_t column) {
   const int64_t dim = lookup.ids.table.dim;
@@ -192,51 +211,67 @@ __device__ __forceinline__ void PoolBag(const LookupOutput& lookup, const LaneGr
   const int32_t end = lookup.bags.begin[bag + 1];
   if (end - begin >= kLongBag && MayHaveLongBags(lookup.bags)) return;
   // Lanes beyond the last column help to stage records, and sum that column again.
-  BagSum<kWidth, kMayBeAbsent, kMerged> sum(
+  BagSum<kWidth, kMayBeAbsent, kMerged, kHalves> sum(
       lookup, group, static_cast<int32_t>(column < dim ? column : dim - kWidth),
-      DynamicShared<const float*>() + group.in_block() * kStagedRecords);
+      DynamicShared<const char*>() + group.in_block() * kStagedRecords);
   const Floats<kWidth> pooled =
       std::is_same_v<Kind, Sums> ? sum.Unweighted(begin, end) : sum.Weighted(begin, end);
   if (column < dim) StoreFloats(pooled, lookup.output.data + bag * lookup.output.stride + column);
 }
 
 // A group of lanes writes some columns of a bag's output row, or of kGatheredRows rows if nothing is pooled.
-template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
-__global__ void __launch_bounds__(kOutputThreads,
-                                  ResidentBlocks(kResidentOutputs<kWidth, kMayBeAbsent>, kOutputThreads))
-    WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {
-  const PoolPart& part = PartOfBlock(batch);
+template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged, bool kHalves>
+__device__ __forceinline__ void WriteOutputsOf(const PoolPart& part) {
   const LaneGroup group(part.place);
   if (group.item() >= part.place.items) return;
   const int64_t column = part.column + group.lane() * kWidth;
   if constexpr (std::is_same_v<Kind, Copies>) {
     if (column >= part.lookup.ids.table.dim) return;
-    CopyRows<kWidth, kMayBeAbsent, kMerged>(part.lookup, group.item() * kGatheredRows, column);
+    CopyRows<kWidth, kMayBeAbsent, kMerged, kHalves>(part.lookup, group.item() * kGatheredRows, column);
   } else {
-    PoolBag<Kind, kWidth, kMayBeAbsent, kMerged>(part.lookup, group, group.item(), column);
+    PoolBag<Kind, kWidth, kMayBeAbsent, kMerged, kHalves>(part.lookup, group, group.item(), column);
   }
+}
+
+template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
+__global__ void __launch_bounds__(kOutputThreads,
+                                  ResidentBlocks(kResidentOutputs<kWidth, kMayBeAbsent>, kOutputThreads))
+    WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {
+  WriteOutputsOf<Kind, kWidth, kMayBeAbsent, kMerged, /*kHalves=*/false>(PartOfBlock(batch));
+}
+
+// Of rows in 16 bits, with or without an `inverse`.
+template <typename Kind, int kWidth, bool kMayBeAbsent>
+__global__ void __launch_bounds__(kOutputThreads,
+                                  ResidentBlocks(kResidentOutputs<kWidth, kMayBeAbsent>, kOutputThreads))
+    WriteOutputsOfHalves(const __grid_constant__ PartBatch<PoolPart> batch) {
+  WriteOutputsOf<Kind, kWidth, kMayBeAbsent, /*kMerged=*/true, /*kHalves=*/true>(PartOfBlock(batch));
 }
 
 int WidthOf(const LookupOutput& lookup) {
   const RowStoreView& table = lookup.ids.table;
-  const bool rows_fit = lookup.ids.records_are_aligned && table.stride % 4 == 0;
-  return rows_fit && FitsFours(lookup.output.data, lookup.output.stride, table.dim) ? 4 : 1;
+  const OutputRows& output = lookup.output;
+  const bool rows_fit = lookup.ids.records_are_aligned && table.dim % 4 == 0;
+  // Four numbers of 16 bits take as much as two floats.
+  const bool output_fits = lookup.ids.writes_halves
+                               ? output.stride % 4 == 0 && reinterpret_cast<uintptr_t>(output.data) % 8 == 0
+                               : FitsFours(output.data, output.stride, table.dim);
+  return rows_fit && output_fits ? 4 : 1;
 }
 
-// Launches one kernel of WriteOutputs for the lookups that it is for.
-template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
-Status EnqueueKernel(cudaStream_t stream, Span<const LookupOutput> lookups) {
+// Launches one kernel for the lookups that do this and that `takes` says.
+template <typename Kind, int kWidth, typename Takes>
+Status EnqueueKernel(cudaStream_t stream, Span<const LookupOutput> lookups,
+                     void (*kernel)(PartBatch<PoolPart>), const Takes& takes) {
   constexpr bool kCopies = std::is_same_v<Kind, Copies>;
-  PartLauncher<PoolPart> launcher("WriteOutputs", stream, WriteOutputs<Kind, kWidth, kMayBeAbsent, kMerged>,
-                                  kOutputThreads);
+  PartLauncher<PoolPart> launcher("WriteOutputs", stream, kernel, kOutputThreads);
   for (const LookupOutput& lookup : lookups) {
-    if (!Kind::Does(lookup.bags) || WidthOf(lookup) != kWidth) continue;
-    if (lookup.ids.may_be_absent != kMayBeAbsent || (lookup.ids.inverse != nullptr) != kMerged) continue;
+    if (!Kind::Does(lookup.bags) || WidthOf(lookup) != kWidth || !takes(lookup.ids)) continue;
     const int lanes_log2 = LanesLog2(lookup.ids.table.dim, kWidth);
     const int64_t bags = lookup.bags.bags;
     const int64_t items = kCopies ? (bags + kGatheredRows - 1) / kGatheredRows : bags;
     const int64_t groups = kCopies ? 0 : kOutputThreads >> lanes_log2;
-    const int64_t shared_bytes = groups * kStagedRecords * static_cast<int64_t>(sizeof(float*));
+    const int64_t shared_bytes = groups * kStagedRecords * static_cast<int64_t>(sizeof(char*));
     for (int64_t column = 0; column < lookup.ids.table.dim; column += int64_t{kWidth} << lanes_log2) {
       SOK_RETURN_IF_ERROR(launcher.Add({lookup, column, {}}, items, lanes_log2, shared_bytes));
     }
@@ -246,9 +281,29 @@ Status EnqueueKernel(cudaStream_t stream, Span<const LookupOutput> lookups) {
 
 template <int kWidth, bool kMayBeAbsent, bool kMerged>
 Status EnqueueKinds(cudaStream_t stream, Span<const LookupOutput> lookups) {
-  SOK_RETURN_IF_ERROR((EnqueueKernel<Copies, kWidth, kMayBeAbsent, kMerged>(stream, lookups)));
-  SOK_RETURN_IF_ERROR((EnqueueKernel<Sums, kWidth, kMayBeAbsent, kMerged>(stream, lookups)));
-  return EnqueueKernel<WeightedSums, kWidth, kMayBeAbsent, kMerged>(stream, lookups);
+  const auto takes = [](const OccurrenceRows& ids) {
+    return !ids.in_halves() && ids.may_be_absent == kMayBeAbsent && (ids.inverse != nullptr) == kMerged;
+  };
+  SOK_RETURN_IF_ERROR((EnqueueKernel<Copies, kWidth>(
+      stream, lookups, WriteOutputs<Copies, kWidth, kMayBeAbsent, kMerged>, takes)));
+  SOK_RETURN_IF_ERROR((EnqueueKernel<Sums, kWidth>(
+      stream, lookups, WriteOutputs<Sums, kWidth, kMayBeAbsent, kMerged>, takes)));
+  return EnqueueKernel<WeightedSums, kWidth>(
+      stream, lookups, WriteOutputs<WeightedSums, kWidth, kMayBeAbsent, kMerged>, takes);
+}
+
+// Of rows in 16 bits. Those that fit no vectors are rare, and have one kernel for all.
+template <int kWidth, bool kMayBeAbsent>
+Status EnqueueHalves(cudaStream_t stream, Span<const LookupOutput> lookups) {
+  const auto takes = [](const OccurrenceRows& ids) {
+    return ids.in_halves() && (ids.may_be_absent == kMayBeAbsent || kWidth == 1);
+  };
+  SOK_RETURN_IF_ERROR((EnqueueKernel<Copies, kWidth>(
+      stream, lookups, WriteOutputsOfHalves<Copies, kWidth, kMayBeAbsent>, takes)));
+  SOK_RETURN_IF_ERROR((
+      EnqueueKernel<Sums, kWidth>(stream, lookups, WriteOutputsOfHalves<Sums, kWidth, kMayBeAbsent>, takes)));
+  return EnqueueKernel<WeightedSums, kWidth>(stream, lookups,
+                                             WriteOutputsOfHalves<WeightedSums, kWidth, kMayBeAbsent>, takes);
 }
 
 template <bool kMayBeAbsent, bool kMerged>
@@ -264,6 +319,9 @@ Status EnqueueOutputs(cudaStream_t stream, Span<const LookupOutput> lookups) {
   SOK_RETURN_IF_ERROR((EnqueueWidths<true, true>(stream, lookups)));
   SOK_RETURN_IF_ERROR((EnqueueWidths<false, false>(stream, lookups)));
   SOK_RETURN_IF_ERROR((EnqueueWidths<true, false>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueHalves<4, false>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueHalves<4, true>(stream, lookups)));
+  SOK_RETURN_IF_ERROR((EnqueueHalves<1, true>(stream, lookups)));
   return EnqueueLongBags(stream, lookups);
 }
 

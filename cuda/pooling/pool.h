@@ -24,9 +24,9 @@ struct LookupOutput {
 // Enqueues the forward passes of all lookups of a group on the stream, with the bits of PoolForward and
 // GatherForward (cc/cpu/pooling/pool.h). One launch covers about twenty lookups, whatever their tables and
 // dims. There are separate launches for lookups that pool, with and without weights, and those that do not,
-// for lookups whose rows are or are not a multiple of 16 bytes, for lookups that may or may not have absent
-// ids, and for long bags (long_bags.cu). Outputs must not overlap rows. `lookups` need not outlive the call.
-// Thread-safe. Internal if a kernel cannot be launched.
+// for lookups whose rows are or are not a multiple of four columns, for rows in 16 bits, for lookups that may
+// or may not have absent ids, and for long bags (long_bags.cu). Outputs must not overlap rows. `lookups` need
+// not outlive the call. Thread-safe. Internal if a kernel cannot be launched.
 Status EnqueueOutputs(cudaStream_t stream, Span<const LookupOutput> lookups);
 
 // Bags with so many ids that a few lanes would take too long for one.

@@ -21,12 +21,12 @@ __device__ float* OutOf(const LookupWeightGradient& lookup, int64_t i) {
 }
 
 // The bits of Dot, in every lane.
-template <bool kMayBeAbsent>
+template <bool kMayBeAbsent, bool kHalves>
 __device__ float DotWithRow(const LookupWeightGradient& lookup, const LaneGroup& group, const float* gradient,
                             int64_t i) {
   float sum = 0.0f;
   for (int64_t c = group.lane(); c < lookup.ids.table.dim; c += kLanes) {
-    sum += gradient[c] * ReadRow<1, kMayBeAbsent>(lookup.ids, i, c).v[0];
+    sum += gradient[c] * ReadRow<1, kMayBeAbsent, kHalves>(lookup.ids, i, c).v[0];
   }
   for (int distance = kLanes / 2; distance > 0; distance /= 2) {
     sum += __shfl_xor_sync(group.mask(), sum, distance, kLanes);
@@ -35,10 +35,8 @@ __device__ float DotWithRow(const LookupWeightGradient& lookup, const LaneGroup&
 }
 
 // One group of lanes per bag.
-template <bool kMayBeAbsent>
-__global__ void __launch_bounds__(kThreadsPerBlock)
-    DifferentiateWeights(const __grid_constant__ PartBatch<WeightPart> batch) {
-  const WeightPart& part = PartOfBlock(batch);
+template <bool kMayBeAbsent, bool kHalves>
+__device__ __forceinline__ void DifferentiateWeightsOf(const WeightPart& part) {
   const LaneGroup group(part.place);
   if (group.item() >= part.place.items) return;
   const LookupWeightGradient& lookup = part.lookup;
@@ -51,7 +49,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   float divisor_sum = 0.0f;
   float pooled = 0.0f;
   for (int64_t i = begin; i < end; ++i) {
-    const float dot = DotWithRow<kMayBeAbsent>(lookup, group, gradient, i);
+    const float dot = DotWithRow<kMayBeAbsent, kHalves>(lookup, group, gradient, i);
     if (group.lane() == 0) *OutOf(lookup, i) = dot;
     pooled += weights[i] * dot;
     divisor_sum += DivisorTerm(combiner, weights[i]);
@@ -67,10 +65,24 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 }
 
 template <bool kMayBeAbsent>
-Status EnqueueKind(cudaStream_t stream, Span<const LookupWeightGradient> lookups) {
-  PartLauncher<WeightPart> launcher("DifferentiateWeights", stream, DifferentiateWeights<kMayBeAbsent>);
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    DifferentiateWeights(const __grid_constant__ PartBatch<WeightPart> batch) {
+  DifferentiateWeightsOf<kMayBeAbsent, /*kHalves=*/false>(PartOfBlock(batch));
+}
+
+// Of rows in 16 bits.
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    DifferentiateWeightsOfHalves(const __grid_constant__ PartBatch<WeightPart> batch) {
+  DifferentiateWeightsOf</*kMayBeAbsent=*/true, /*kHalves=*/true>(PartOfBlock(batch));
+}
+
+// Launches the kernel of the lookups that `takes` says.
+template <typename Takes>
+Status EnqueueKind(cudaStream_t stream, Span<const LookupWeightGradient> lookups,
+                   void (*kernel)(PartBatch<WeightPart>), const Takes& takes) {
+  PartLauncher<WeightPart> launcher("DifferentiateWeights", stream, kernel);
   for (const LookupWeightGradient& lookup : lookups) {
-    if (lookup.ids.may_be_absent != kMayBeAbsent) continue;
+    if (!takes(lookup.ids)) continue;
     SOK_RETURN_IF_ERROR(launcher.Add({lookup, {}}, lookup.bags.bags, kLanesLog2));
   }
   return launcher.Launch();
@@ -85,8 +97,14 @@ Status EnqueueWeightGradients(cudaStream_t stream, Span<const LookupWeightGradie
         cudaMemsetAsync(lookup.out, 0, static_cast<size_t>(lookup.given) * sizeof(float), stream),
         "cannot clear gradients of weights");
   }
-  SOK_RETURN_IF_ERROR(EnqueueKind<false>(stream, lookups));
-  return EnqueueKind<true>(stream, lookups);
+  SOK_RETURN_IF_ERROR(
+      EnqueueKind(stream, lookups, DifferentiateWeights<false>,
+                  [](const OccurrenceRows& ids) { return !ids.in_halves() && !ids.may_be_absent; }));
+  SOK_RETURN_IF_ERROR(EnqueueKind(stream, lookups, DifferentiateWeights<true>, [](const OccurrenceRows& ids) {
+    return !ids.in_halves() && ids.may_be_absent;
+  }));
+  return EnqueueKind(stream, lookups, DifferentiateWeightsOfHalves,
+                     [](const OccurrenceRows& ids) { return ids.in_halves(); });
 }
 
 }  // namespace sok

@@ -20,7 +20,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
+#include "cc/table/record_layout.h"
 #include "cuda/programs/index_probes.h"
 
 namespace sok {
@@ -50,6 +52,7 @@ struct BatchShape {
   int64_t dim = 64;         // weights of a row
   int64_t slots = 0;        // slots as wide as a row: LazyAdam and Adam 2, Adagrad 1, SGD 0
   int64_t row_slots = 0;    // slots of one number: row-wise Adagrad 1
+  RecordFormat record;      // the types of weights and slots; slots of one number have 4 bytes
   bool catches_up = false;  // Adam: a step number for each row says when it was last current
   double cache_bytes = 0;   // of the device's last cache; 0: scratch counts in full
 };
@@ -65,10 +68,14 @@ inline double SectorsOf(int64_t bytes, int64_t stride) {
   return bytes == 0 ? 0 : kSectorBytes * sectors / 8;
 }
 
-// A record has the weights, then the slots, and begins at a multiple of 16 bytes (RowStoreView).
+// A record has the weights, then the slots (RecordLayout), and begins at a multiple of 16 bytes
+// (RowStoreView).
 inline int64_t RecordBytes(const BatchShape& batch) {
-  return 4 * (batch.dim * (1 + batch.slots) + batch.row_slots);
+  std::vector<SlotSpec> slots(static_cast<size_t>(batch.slots), {batch.dim, 0.0f});
+  slots.resize(static_cast<size_t>(batch.slots + batch.row_slots), {1, 0.0f, /*one_per_row=*/true});
+  return RecordLayout(batch.dim, batch.record, slots).bytes();
 }
+inline int64_t WeightBytes(const BatchShape& batch) { return batch.dim * BytesOf(batch.record.weights); }
 inline int64_t RecordStride(const BatchShape& batch) { return (RecordBytes(batch) + 15) / 16 * 16; }
 
 // A random access to scratch of `bytes` bytes: what it reads.
@@ -168,7 +175,7 @@ inline Traffic DedupTraffic(const BatchShape& batch) {
 // come almost in order, as distinct ids are numbered by first occurrence, and the weights of its record. For
 // each bag where it begins, and the output row, in order.
 inline Traffic PoolTraffic(const BatchShape& batch) {
-  const double weights = SectorsOf(4 * batch.dim, RecordStride(batch));
+  const double weights = SectorsOf(WeightBytes(batch), RecordStride(batch));
   const double bags = 1 / batch.hotness;
   return {kNumberBytes + batch.unique * (kKeyBytes + weights) + bags * kNumberBytes,
           bags * 4 * static_cast<double>(batch.dim)};
@@ -185,7 +192,7 @@ inline Traffic GatherTraffic(const BatchShape& batch) {
 
 // GatherRows: the row number, and the weights of the rows of these numbers, copied.
 inline Traffic RowsTraffic(const BatchShape& batch) {
-  return {kKeyBytes + batch.unique * SectorsOf(4 * batch.dim, RecordStride(batch)),
+  return {kKeyBytes + batch.unique * SectorsOf(WeightBytes(batch), RecordStride(batch)),
           4 * static_cast<double>(batch.dim)};
 }
 

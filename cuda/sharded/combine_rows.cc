@@ -35,6 +35,10 @@ class ReceivedRows {
   OccurrenceRows of(int t) const;
 
  private:
+  // What the rows of table `t` take in the answer of rank `r`, in units of a float.
+  int64_t FloatsFrom(int t, int r) const {
+    return AnswerFloats(routed_->rows_from(t, r).size(), routed_->dims[t], routed_->types[t]);
+  }
   Status CheckErrors(GpuCall* call, Span<DeviceTable* const> tables, const Inbox& replies) const;
   Status CheckSizes(const Inbox& replies) const;
   Status UploadStarts(GpuCall* call, const Inbox& replies);
@@ -42,7 +46,7 @@ class ReceivedRows {
   const GpuRoutedGroup* routed_ = nullptr;
   DeviceBuffer<char> memory_;
   char* const* starts_ = nullptr;    // [tables * ranks], on the device: where each part's rows start
-  std::vector<uint8_t> is_aligned_;  // by table: whether its rows are aligned to 16 bytes
+  std::vector<uint8_t> is_aligned_;  // by table: OccurrenceRows::records_are_aligned
 };
 
 Status ReceivedRows::Read(GpuCall* call, Span<DeviceTable* const> tables, const GpuRoutedGroup& routed,
@@ -70,8 +74,7 @@ Status ReceivedRows::CheckErrors(GpuCall* call, Span<DeviceTable* const> tables,
 Status ReceivedRows::CheckSizes(const Inbox& replies) const {
   for (int r = 0; r < routed_->ranks; ++r) {
     int64_t floats = 0;
-    for (int t = 0; t < routed_->num_tables(); ++t)
-      floats += routed_->rows_from(t, r).size() * routed_->dims[t];
+    for (int t = 0; t < routed_->num_tables(); ++t) floats += FloatsFrom(t, r);
     const int64_t words = replies[r].size() - kHeaderWords;
     if (words != WordsOf(floats * static_cast<int64_t>(sizeof(float)))) {
       return AnswerDoesNotFit(r, words, floats);
@@ -91,8 +94,9 @@ Status ReceivedRows::UploadStarts(GpuCall* call, const Inbox& replies) {
       if (rows == 0) continue;
       // All rows of a replicated table count as rank 0's.
       starts[static_cast<size_t>(t) * routed_->ranks + (routed_->is_replicated[t] != 0 ? 0 : r)] = next;
-      if (reinterpret_cast<uintptr_t>(next) % 16 != 0) is_aligned_[t] = 0;
-      next += rows * routed_->dims[t] * static_cast<int64_t>(sizeof(float));
+      const uintptr_t four_numbers = static_cast<uintptr_t>(4 * BytesOf(routed_->types[t]));
+      if (reinterpret_cast<uintptr_t>(next) % four_numbers != 0) is_aligned_[t] = 0;
+      next += FloatsFrom(t, r) * static_cast<int64_t>(sizeof(float));
     }
   }
   const char* const* device_starts = nullptr;
@@ -112,7 +116,8 @@ OccurrenceRows ReceivedRows::of(int t) const {
   rows.table.slabs = starts_ + static_cast<size_t>(t) * routed_->ranks;
   rows.table.bits = kReceivedRowBits;
   rows.table.mask = (int64_t{1} << kReceivedRowBits) - 1;
-  rows.table.stride = routed_->dims[t];
+  rows.table.record_bytes = routed_->dims[t] * BytesOf(routed_->types[t]);
+  rows.table.shape.weights = static_cast<uint8_t>(routed_->types[t]);
   rows.table.dim = routed_->dims[t];
   rows.table.width = routed_->dims[t];
   rows.records_are_aligned = is_aligned_[t] != 0;

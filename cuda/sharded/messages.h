@@ -48,6 +48,7 @@ class MessageWriter {
   int64_t* Copy(const int32_t* numbers, int64_t count, int64_t* to);
   // Clears the last word of a message, of which the payload may leave a part unwritten.
   void ClearLast(const int64_t* payload, int64_t* end);
+  void Clear(int32_t* number) { copied_numbers_.push_back({nullptr, number, 0, 1}); }
 
   Status Send(GpuCall* call, StagedUpload* upload);
 

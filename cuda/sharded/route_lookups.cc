@@ -43,10 +43,13 @@ void RouteLookups::Prepare(const GroupBatch& batch, Span<const ExchangeMode> mod
   routed_.ranks = options.ranks;
   routed_.modes.assign(modes.begin(), modes.end());
   routed_.dims.clear();
+  routed_.types.clear();
   routed_.is_replicated.clear();
   routed_.counts.clear();
   for (const DeviceTable* table : tables_) {
+    const size_t t = routed_.dims.size();
     routed_.dims.push_back(table->options().dim);
+    routed_.types.push_back(AnswerType(table->options().record.weights, routed_.modes[t]));
     routed_.is_replicated.push_back(table->options().placement.is_replicated() ? 1 : 0);
     routed_.counts.push_back(table->lookup_counts());
   }

@@ -86,9 +86,12 @@ ServeRows::ServeRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* c
   served_.rank = tables[0]->options().rank;
   served_.modes.assign(modes.begin(), modes.end());
   served_.dims.clear();
+  served_.types.clear();
   served_.counts.clear();
   for (const DeviceTable* table : tables_) {
+    const size_t t = served_.dims.size();
     served_.dims.push_back(table->options().dim);
+    served_.types.push_back(AnswerType(table->options().record.weights, served_.modes[t]));
     served_.counts.push_back(table->lookup_counts());
   }
 }
@@ -339,6 +342,10 @@ int64_t ServeRows::RowsFor(int r, int t) const {
   return served_.modes[t] == ExchangeMode::kRows ? entry.ids : entry.lengths;
 }
 
+int64_t ServeRows::FloatsFor(int r, int t) const {
+  return AnswerFloats(RowsFor(r, t), served_.dims[t], served_.types[t]);
+}
+
 LookupOutput ServeRows::AnswerTo(int r, int t, float* out) const {
   const ServedIds& ids = requests_.trains(r) ? served_.trained : read_;
   LookupOutput answer;
@@ -347,6 +354,7 @@ LookupOutput ServeRows::AnswerTo(int r, int t, float* out) const {
   answer.bags.bags = RowsFor(r, t);
   answer.bags.occurrences = static_cast<int32_t>(ids.num_ids(part(t, r)));
   if (served_.modes[t] == ExchangeMode::kSums) answer.bags.begin = ids.offsets_of(part(t, r));
+  answer.ids.writes_halves = served_.types[t] != FloatType::kFloat32;
   answer.output = {out, served_.dims[t]};
   return answer;
 }
@@ -355,7 +363,7 @@ Status ServeRows::WriteRows(AllocateWords allocate) {
   std::vector<int64_t> sizes;
   for (int r = 0; r < served_.ranks; ++r) {
     int64_t floats = 0;
-    for (int t = 0; t < num_tables(); ++t) floats += RowsFor(r, t) * served_.dims[t];
+    for (int t = 0; t < num_tables(); ++t) floats += FloatsFor(r, t);
     sizes.push_back(MessageWords(OkStatus(), WordsOf(floats * static_cast<int64_t>(sizeof(float)))));
   }
   int64_t* const words = allocate(sizes);
@@ -368,10 +376,14 @@ Status ServeRows::WriteRows(AllocateWords allocate) {
     // An odd number of floats leaves half a word. Receivers do not read it, but it must be initialized.
     writer.ClearLast(payload, starts[r] + sizes[r]);
     float* out = reinterpret_cast<float*>(payload);
+    auto* const last_word = reinterpret_cast<float*>(starts[r] + sizes[r] - 1);
     for (int t = 0; t < num_tables(); ++t) {
-      const int64_t floats = RowsFor(r, t) * served_.dims[t];
+      const int64_t floats = FloatsFor(r, t);
       if (floats > 0) answers.push_back(AnswerTo(r, t, out));
       out += floats;
+      // An odd number of 16-bit numbers leaves half of a float.
+      const bool is_odd = floats * 4 > RowsFor(r, t) * served_.dims[t] * BytesOf(served_.types[t]);
+      if (is_odd && out <= last_word) writer.Clear(reinterpret_cast<int32_t*>(out - 1));
       if (r == served_.own || !requests_.trains(r)) continue;
       LookupCounts& counts = *tables_[t]->lookup_counts();
       LookupCounts::Add(counts.bytes_sent, floats * static_cast<int64_t>(sizeof(float)));

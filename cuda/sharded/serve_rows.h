@@ -90,6 +90,8 @@ class ServeRows {
   Status WriteRows(AllocateWords allocate);
   // The rows that rank `r` gets of table `t`. With replicas a rank gets rows from itself only.
   int64_t RowsFor(int r, int t) const;
+  // What they take in the answer, in units of a float.
+  int64_t FloatsFor(int r, int t) const;
   LookupOutput AnswerTo(int r, int t, float* out) const;
 
   bool counts(int t) const { return tables_[t]->counts_lookups() && served_.modes[t] == ExchangeMode::kRows; }

@@ -55,6 +55,7 @@ class GpuRoutedGroup final : public RoutedGroup {
   int ranks = 1;
   std::vector<ExchangeMode> modes;  // by table, as all that follow
   std::vector<int64_t> dims;
+  std::vector<FloatType> types;  // of the rows in answers
   std::vector<uint8_t> is_replicated;
   std::vector<std::shared_ptr<LookupCounts>> counts;
   bool is_routed = false;          // whether Route succeeded; otherwise the rest must not be used
@@ -131,6 +132,7 @@ class GpuServedGroup final : public ServedGroup {
   int own = 0;                      // Inbox::own of the requests
   std::vector<ExchangeMode> modes;  // by table
   std::vector<int64_t> dims;        // by table
+  std::vector<FloatType> types;     // by table, of the rows in answers
   std::vector<std::shared_ptr<LookupCounts>> counts;
   bool is_served = false;  // whether Serve succeeded; otherwise the rest must not be used
   ReusableArray<int64_t> word_memory;

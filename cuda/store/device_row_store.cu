@@ -4,6 +4,7 @@
 #include "cuda/base/part_launch.h"
 #include "cuda/store/device_row_store.h"
 #include "cuda/store/lanes.h"
+#include "cuda/store/record_numbers.h"
 #include "cuda/store/row_store_view.h"
 #include "cuda/store/start_row.h"
 
@@ -15,7 +16,7 @@ constexpr int64_t kMaxFloats = int64_t{1} << 40;
 // A record starts at a multiple of 16 bytes. So it touches as few sectors of 32 bytes as its length allows: a
 // record with at most 4 floats in its last sector does so at any multiple of 16 bytes, and other records have
 // strides of whole sectors.
-int64_t StrideOf(int64_t floats) { return (floats + 3) / 4 * 4; }
+int64_t RecordBytes(const RecordLayout& layout) { return (layout.bytes() + 15) / 16 * 16; }
 
 __global__ void __launch_bounds__(kThreadsPerBlock) FillKernel(float* to, int64_t n, float value) {
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) to[i] = value;
@@ -26,10 +27,32 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
     MoveRowsKernel(RowStoreView from, RowStoreView to, int64_t rows, int lane_bits) {
   const Lanes lanes(lane_bits);
   for (int64_t row = lanes.first(); row < rows; row += lanes.step()) {
-    const float* const old_record = from.Record(row);
-    float* const record = to.Record(row);
+    const float* const old_record = from.FloatsOf(row);
+    float* const record = to.FloatsOf(row);
     for (int64_t c = lanes.lane(); c < to.width; c += lanes.count()) {
       record[c] = c < to.dim ? old_record[c] : to.fills[c - to.dim];
+    }
+  }
+}
+
+// The same for records with numbers in 16 bits.
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    MoveRoundedRowsKernel(RowStoreView from, RowStoreView to, int64_t rows, int lane_bits) {
+  const Lanes lanes(lane_bits);
+  const int64_t weight_halves = to.dim * (BytesOf(to.shape.weight_type()) / 2);
+  const int64_t wide_slots = to.width - to.dim - to.shape.row_slots;
+  for (int64_t row = lanes.first(); row < rows; row += lanes.step()) {
+    const auto* const old_halves = reinterpret_cast<const uint16_t*>(from.Record(row));
+    char* const record = to.Record(row);
+    auto* const halves = reinterpret_cast<uint16_t*>(record);
+    for (int64_t i = lanes.lane(); i < weight_halves; i += lanes.count()) halves[i] = old_halves[i];
+    char* const slots = record + to.shape.SlotsAt(to.dim);
+    for (int64_t i = lanes.lane(); i < wide_slots; i += lanes.count()) {
+      SetNumberAt(to.shape.slot_type(), slots, i, to.fills[i]);
+    }
+    auto* const row_slots = reinterpret_cast<float*>(record + to.shape.RowSlotsAt(to.dim, to.width));
+    for (int64_t i = lanes.lane(); i < to.shape.row_slots; i += lanes.count()) {
+      row_slots[i] = to.fills[wide_slots + i];
     }
   }
 }
@@ -48,36 +71,37 @@ StatusOr<DeviceBuffer<float>> MakeFills(cudaStream_t stream, Span<const SlotSpec
   return fills;
 }
 
-RowStoreView ViewOf(const DeviceSlabs& slabs, int64_t dim, int64_t width, const float* fills) {
+RowStoreView ViewOf(const DeviceSlabs& slabs, int64_t dim, const RecordLayout& layout, const float* fills) {
   const SlabsView view = slabs.view();
   RowStoreView rows;
   rows.slabs = view.slabs;
   rows.mask = view.mask;
-  rows.stride = view.record_bytes / static_cast<int64_t>(sizeof(float));
+  rows.record_bytes = view.record_bytes;
   rows.dim = dim;
-  rows.width = width;
+  rows.width = layout.floats();
   rows.fills = fills;
   rows.bits = view.bits;
+  rows.shape = layout.shape();
   return rows;
 }
 
-DeviceSlabs SlabsOf(int64_t width, DeviceAllocator* rows, DeviceAllocator* device, int64_t slab_bytes) {
-  return DeviceSlabs(StrideOf(width) * static_cast<int64_t>(sizeof(float)), DeviceSlabs::Fresh::kAnything,
-                     rows, device, slab_bytes);
+DeviceSlabs SlabsOf(const RecordLayout& layout, DeviceAllocator* rows, DeviceAllocator* device,
+                    int64_t slab_bytes) {
+  return DeviceSlabs(RecordBytes(layout), DeviceSlabs::Fresh::kAnything, rows, device, slab_bytes);
 }
 
 }  // namespace
 
 DeviceRowStore::DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device,
-                               int64_t slab_bytes)
+                               int64_t slab_bytes, const RecordFormat& format)
     : dim_(dim),
-      width_(dim),
+      layout_(dim, format),
       row_allocator_(rows),
       device_allocator_(device),
       slab_bytes_(slab_bytes),
-      slabs_(SlabsOf(dim, rows, device, slab_bytes)) {}
+      slabs_(SlabsOf(layout_, rows, device, slab_bytes)) {}
 
-RowStoreView DeviceRowStore::view() const { return ViewOf(slabs_, dim_, width_, fills_.data()); }
+RowStoreView DeviceRowStore::view() const { return ViewOf(slabs_, dim_, layout_, fills_.data()); }
 
 Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows) {
   int64_t width = dim_;
@@ -91,14 +115,16 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
   }
   StatusOr<DeviceBuffer<float>> fills = MakeFills(stream, slots, width - dim_, device_allocator_);
   if (!fills.ok()) return fills.status();
-  DeviceSlabs next = SlabsOf(width, row_allocator_, device_allocator_, slab_bytes_);
+  const RecordLayout layout(dim_, layout_.format(), slots);
+  DeviceSlabs next = SlabsOf(layout, row_allocator_, device_allocator_, slab_bytes_);
   SOK_RETURN_IF_ERROR(next.Reserve(stream, slabs_.size()));
   const int lane_bits = LanesLog2(width, /*width=*/1);
-  SOK_RETURN_IF_ERROR(Launch("SetSlots", stream, ShapeFor(rows, 1 << lane_bits), MoveRowsKernel, view(),
-                             ViewOf(next, dim_, width, fills.value().data()), rows, lane_bits));
+  SOK_RETURN_IF_ERROR(Launch("SetSlots", stream, ShapeFor(rows, 1 << lane_bits),
+                             layout.is_plain() ? MoveRowsKernel : MoveRoundedRowsKernel, view(),
+                             ViewOf(next, dim_, layout, fills.value().data()), rows, lane_bits));
   slots_.assign(slots.begin(), slots.end());
   slot_offsets_ = std::move(offsets);
-  width_ = width;
+  layout_ = layout;
   slabs_.set_stream(stream);
   slabs_ = std::move(next);
   fills_.set_stream(stream);
@@ -108,24 +134,33 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
 
 namespace {
 
+// kRounded: whether the records have numbers in 16 bits.
+template <bool kRounded>
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    StartRowsKernel(RowStoreView store, Initializer initializer, const int64_t* keys, const int64_t* rows,
-                    int64_t n, int lane_bits) {
+    StartRowsKernel(RowStoreView store, Initializer initializer, uint64_t seed, const int64_t* keys,
+                    const int64_t* rows, int64_t n, int lane_bits) {
   const Lanes lanes(lane_bits);
   for (int64_t i = lanes.first(); i < n; i += lanes.step()) {
     if (rows[i] < 0) continue;
     const RowStart start = StartOf(store, initializer, keys[i], rows[i]);
-    WriteStart(store, initializer, start, lanes.lane(), lanes.count());
+    if constexpr (kRounded) {
+      WriteRoundedStart(store, initializer, start.record, start.given, start.state, lanes.lane(),
+                        lanes.count());
+      if (lanes.lane() == 0) WriteStream(store, seed, keys[i], start.record);
+    } else {
+      WriteStart(store, initializer, start, lanes.lane(), lanes.count());
+    }
   }
 }
 
 }  // namespace
 
 Status StartRows(cudaStream_t stream, const RowStoreView& store, const Initializer& initializer,
-                 const int64_t* keys, const int64_t* rows, int64_t n) {
+                 uint64_t seed, const int64_t* keys, const int64_t* rows, int64_t n) {
   const int lane_bits = LanesLog2(store.width, /*width=*/4);
-  return Launch("StartRows", stream, ShapeFor(n, 1 << lane_bits), StartRowsKernel, store, initializer, keys,
-                rows, n, lane_bits);
+  return Launch("StartRows", stream, ShapeFor(n, 1 << lane_bits),
+                store.shape.is_plain() ? StartRowsKernel<false> : StartRowsKernel<true>, store, initializer,
+                seed, keys, rows, n, lane_bits);
 }
 
 }  // namespace sok

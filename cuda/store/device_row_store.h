@@ -11,14 +11,16 @@
 #include "cc/base/status.h"
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/rule_info.h"
+#include "cc/table/record_layout.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/store/device_slabs.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {
 
-// One record of floats per row, [weights | slot 0 | slot 1 ...], like RowStore on the CPU. The contents of a
-// record are undefined until it is written: StartRows gives new rows their initial values.
+// One record per row, [weights | slot 0 | slot 1 ...], like RowStore on the CPU: of floats, or with some
+// numbers in 16 bits (RecordLayout). The contents of a record are undefined until it is written: StartRows
+// gives new rows their initial values.
 //
 // Records are in slabs from the first allocator: device memory, or pinned host memory, which kernels reach
 // over the bus. Order of work, thread safety and lifetimes are as for DeviceSlabs. Move-only.
@@ -26,15 +28,16 @@ class DeviceRowStore {
  public:
   // Rows of `dim` >= 1 weights and no slots, in slabs of at most `slab_bytes`, or one row.
   DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device,
-                 int64_t slab_bytes = DeviceSlabs::kSlabBytes);
+                 int64_t slab_bytes = DeviceSlabs::kSlabBytes, const RecordFormat& format = {});
 
   // Makes rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out; the store is then
   // unchanged.
   Status Reserve(cudaStream_t stream, int64_t rows) { return slabs_.Reserve(stream, rows); }
 
   // Replaces the slots by these, filled with their `fill` in the rows [0, rows). The weights of these rows
-  // stay bit for bit; the contents of other rows are lost. Needs memory for a second table. InvalidArgument
-  // for a width below 1; ResourceExhausted if memory runs out. After an error the store is unchanged.
+  // stay bit for bit; the contents of other rows are lost. Rows need their keys anew (WriteStream of
+  // record_numbers.h). Needs memory for a second table. InvalidArgument for a width below 1;
+  // ResourceExhausted if memory runs out. After an error the store is unchanged.
   Status SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows);
 
   RowStoreView view() const;
@@ -42,16 +45,17 @@ class DeviceRowStore {
   int64_t dim() const { return dim_; }
   int num_slots() const { return static_cast<int>(slots_.size()); }
   const SlotSpec& slot_spec(int k) const { return slots_[k]; }
-  // Where slot `k` starts in a record, in floats.
+  // Where slot `k` starts among the numbers of a record.
   int64_t slot_offset(int k) const { return slot_offsets_[k]; }
-  int64_t width() const { return width_; }  // floats of weights and slots
-  int64_t stride() const { return slabs_.record_bytes() / static_cast<int64_t>(sizeof(float)); }
+  const RecordLayout& layout() const { return layout_; }
+  int64_t width() const { return layout_.floats(); }  // numbers of weights and slots
+  int64_t record_bytes() const { return slabs_.record_bytes(); }
   int64_t rows() const { return slabs_.size(); }  // addressable
   int64_t bytes() const { return slabs_.bytes() + fills_.bytes(); }
 
  private:
   int64_t dim_;
-  int64_t width_;
+  RecordLayout layout_;
   std::vector<SlotSpec> slots_;
   std::vector<int64_t> slot_offsets_;
   DeviceAllocator* row_allocator_;
@@ -62,10 +66,10 @@ class DeviceRowStore {
 };
 
 // Gives the records of n rows of a table their initial contents: the record of rows[i] gets the initial
-// weights of keys[i], as FillRow does on the CPU, and its slots are filled. Rows are distinct; negative ones
-// are skipped. One kernel; Internal if it cannot be launched.
+// weights of keys[i], as FillRow does on the CPU, and its slots are filled. `seed` is that of the records'
+// format. Rows are distinct; negative ones are skipped. One kernel; Internal if it cannot be launched.
 Status StartRows(cudaStream_t stream, const RowStoreView& store, const Initializer& initializer,
-                 const int64_t* keys, const int64_t* rows, int64_t n);
+                 uint64_t seed, const int64_t* keys, const int64_t* rows, int64_t n);
 
 }  // namespace sok
 

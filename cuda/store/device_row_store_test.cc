@@ -86,10 +86,10 @@ TEST_F(DeviceRowStoreTest, RecordsAreAlignedAndHoldSlots) {
     EXPECT_EQ(store.slot_offset(1), 2 * dim);
     EXPECT_EQ(store.slot_offset(2), 2 * dim + 1);
     EXPECT_EQ(store.width(), 2 * dim + 4);
-    EXPECT_EQ(store.stride() % 4, 0);
-    EXPECT_GE(store.stride(), store.width());
-    EXPECT_LT(store.stride(), store.width() + 4);
-    EXPECT_EQ(store.view().stride, store.stride());
+    EXPECT_EQ(store.record_bytes() % 16, 0);
+    EXPECT_GE(store.record_bytes(), 4 * store.width());
+    EXPECT_LT(store.record_bytes(), 4 * store.width() + 16);
+    EXPECT_EQ(store.view().record_bytes, store.record_bytes());
   }
 }
 
@@ -132,7 +132,8 @@ TEST_F(DeviceRowStoreTest, NewRowsHoldWhatTheCpusHold) {
       DeviceArray<int64_t> device_keys(keys);
       DeviceArray<int64_t> device_rows(rows);
       ASSERT_TRUE(
-          StartRows(nullptr, store.view(), initializer, device_keys.data(), device_rows.data(), n).ok());
+          StartRows(nullptr, store.view(), initializer, /*seed=*/0, device_keys.data(), device_rows.data(), n)
+              .ok());
       EXPECT_EQ(BitsOf(Read(store, n, 0, store.width())), BitsOf(expected)) << dim;
     }
   }
@@ -177,7 +178,8 @@ TEST_F(DeviceRowStoreTest, SlotsChangeOnAnotherStream) {
     ASSERT_TRUE(ScatterRows(first.get(), store.view(), {nullptr, 0, 5}, 0, 3, written.data()).ok());
     first.Wait();
     const Initializer initializer = {InitializerKind::kConstant, 0.25f, 0.0f, 0};
-    ASSERT_TRUE(StartRows(second.get(), store.view(), initializer, key.data(), row.data(), 1).ok());
+    ASSERT_TRUE(
+        StartRows(second.get(), store.view(), initializer, /*seed=*/0, key.data(), row.data(), 1).ok());
     ASSERT_TRUE(store.SetSlots(second.get(), std::vector<SlotSpec>{{2, 1.0f}}, 6).ok());
     ASSERT_TRUE(GatherRows(second.get(), store.view(), {nullptr, 0, 5}, 0, 3, read.data()).ok());
   }
@@ -202,7 +204,7 @@ TEST_F(DeviceRowStoreTest, BadWidthsAndMissingMemoryChangeNothing) {
             StatusCode::kResourceExhausted);
   EXPECT_EQ(store.Reserve(nullptr, 1000).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(store.num_slots(), 0);
-  EXPECT_EQ(store.stride(), 4);
+  EXPECT_EQ(store.record_bytes(), 16);
   EXPECT_EQ(store.bytes(), bytes);
   EXPECT_EQ(device_.in_use, bytes);
   EXPECT_EQ(BitsOf(Read(store, 100, 0, 4)), BitsOf(weights));
@@ -265,6 +267,86 @@ TEST_F(DeviceRowStoreTest, PiecesOfListedRows) {
     }
     ASSERT_TRUE(GatherRows(nullptr, store.view(), {rows.data(), 0, n}, 0, 0, nullptr).ok());
     ASSERT_TRUE(GatherRows(nullptr, store.view(), {nullptr, 0, 0}, 0, dim, nullptr).ok());
+  }
+}
+
+constexpr RecordFormat kRoundedFormats[] = {{FloatType::kBfloat16, FloatType::kBfloat16},
+                                            {FloatType::kFloat16, FloatType::kFloat32},
+                                            {FloatType::kFloat32, FloatType::kBfloat16},
+                                            {FloatType::kBfloat16, FloatType::kFloat32},
+                                            {FloatType::kBfloat16, FloatType::kBfloat16, Rounding::kNearest}};
+constexpr uint64_t kSeed = 71;
+
+// The bytes of a record of the first slab.
+std::vector<char> BytesOfRecord(const DeviceRowStore& store, int64_t row) {
+  char* slab = nullptr;
+  EXPECT_EQ(cudaMemcpy(&slab, store.view().slabs, sizeof(slab), cudaMemcpyDeviceToHost), cudaSuccess);
+  std::vector<char> bytes(store.record_bytes());
+  EXPECT_EQ(cudaMemcpy(bytes.data(), slab + row * store.record_bytes(), bytes.size(), cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  return bytes;
+}
+
+// The floats that the layout of the CPU finds in a record.
+std::vector<float> FloatsOfRecord(const DeviceRowStore& store, int64_t row) {
+  std::vector<float> floats(store.width());
+  store.layout().Read(BytesOfRecord(store, row).data(), floats.data());
+  return floats;
+}
+
+// Rounded to nearest by the layout of the CPU.
+std::vector<float> RoundedBy(const RecordLayout& layout, const std::vector<float>& floats) {
+  std::vector<char> record(layout.bytes());
+  std::vector<float> rounded(floats.size());
+  layout.Write(floats.data(), record.data());
+  layout.Read(record.data(), rounded.data());
+  return rounded;
+}
+
+TEST_F(DeviceRowStoreTest, RecordsIn16BitsAreThoseOfTheLayout) {
+  const Initializer initializer = {InitializerKind::kNormal, 0.0f, 1.0f, 5};
+  const std::vector<int64_t> keys = {-3, INT64_MAX, 12};
+  const std::vector<int64_t> numbers = {0, 1, 2};
+  const auto n = static_cast<int64_t>(keys.size());
+  for (RecordFormat format : kRoundedFormats) {
+    format.seed = kSeed;
+    for (const int64_t dim : {1, 2, 3, 5, 8, 12, 64, 129}) {
+      SCOPED_TRACE(testing::Message() << NameOf(format.weights) << ", dim " << dim);
+      DeviceRowStore store(dim, &device_, &device_, DeviceSlabs::kSlabBytes, format);
+      ASSERT_TRUE(store.Reserve(nullptr, n).ok());
+      DeviceArray<int64_t> device_keys(keys), rows(numbers);
+      const auto start = [&] {
+        return StartRows(nullptr, store.view(), initializer, kSeed, device_keys.data(), rows.data(), n);
+      };
+      ASSERT_TRUE(start().ok());
+      const std::vector<SlotSpec> slots = {{dim, 0.3f}, {dim, 0.0f}, {1, 0.7f, /*one_per_row=*/true}};
+      // Moved to records with slots, and started as such.
+      ASSERT_TRUE(store.SetSlots(nullptr, slots, n).ok());
+      for (const bool moved : {true, false}) {
+        ASSERT_TRUE(moved || start().ok());
+        for (int64_t row = 0; row < n; ++row) {
+          const std::vector<float> fresh =
+              RoundedBy(store.layout(), NewRecord(initializer, keys[row], dim, slots));
+          ASSERT_EQ(FloatsOfRecord(store, row), fresh) << (moved ? "moved" : "started");
+          if (moved || !store.layout().shape().has_stream) continue;
+          std::vector<char> with_key(store.layout().bytes());
+          store.layout().SetKey(keys[row], with_key.data());
+          const std::vector<char> bytes = BytesOfRecord(store, row);
+          ASSERT_TRUE(std::equal(with_key.end() - 4, with_key.end(), bytes.begin() + with_key.size() - 4));
+        }
+      }
+      std::vector<float> written = AnyFloats(n * store.width(), dim);
+      Write(store, written, 0, store.width());
+      std::vector<float> expected;
+      for (int64_t row = 0; row < n; ++row) {
+        const auto first = written.begin() + row * store.width();
+        const std::vector<float> rounded = RoundedBy(store.layout(), {first, first + store.width()});
+        ASSERT_EQ(BitsOf(FloatsOfRecord(store, row)), BitsOf(rounded));
+        expected.insert(expected.end(), rounded.begin(), rounded.end());
+      }
+      ASSERT_EQ(BitsOf(Read(store, n, 0, store.width())), BitsOf(expected));
+      EXPECT_EQ(store.record_bytes(), (store.layout().bytes() + 15) / 16 * 16);
+    }
   }
 }
 

@@ -63,7 +63,7 @@ TEST_F(LargeStoreTest, RowsBeyond32BitsOfElements) {
   DeviceArray<int64_t> list(rows);
   const auto n = static_cast<int64_t>(rows.size());
   // A row's key is its number.
-  ASSERT_TRUE(StartRows(nullptr, store.view(), initializer, list.data(), list.data(), n).ok());
+  ASSERT_TRUE(StartRows(nullptr, store.view(), initializer, /*seed=*/0, list.data(), list.data(), n).ok());
   DeviceArray<float> read(Numbers(n * kDim, 0.0f));
   ASSERT_TRUE(GatherRows(nullptr, store.view(), {list.data(), 0, n}, 0, kDim, read.data()).ok());
   std::vector<float> expected;

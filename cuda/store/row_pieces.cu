@@ -2,6 +2,7 @@
 #include "cuda/base/launch.h"
 #include "cuda/base/part_launch.h"
 #include "cuda/store/lanes.h"
+#include "cuda/store/record_numbers.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/store/row_store_view.h"
 
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
     for (int k = 0; k < kRowsAtOnce; ++k) {
       const int64_t at = i + k * lanes.step();
       const int64_t row = at < rows.n ? RowAt(rows, at) : -1;
-      records[k] = row < 0 ? nullptr : store.Record(row) + first_column;
+      records[k] = row < 0 ? nullptr : store.FloatsOf(row) + first_column;
     }
     for (int64_t c = int64_t{kWidth} * lanes.lane(); c < columns; c += int64_t{kWidth} * lanes.count()) {
       Floats<kWidth> floats[kRowsAtOnce];
@@ -47,12 +48,33 @@ struct FromRecords {
   float* values;
   __device__ const float* From(const float* record, int64_t) const { return record; }
   __device__ float* To(float*, int64_t at) const { return values + at; }
+  __device__ void CopyNumber(const RowStoreView& store, char* record, int64_t c, int64_t at) const {
+    values[at] = ReadNumber(store, record, c);
+  }
 };
 struct ToRecords {
   const float* values;
   __device__ const float* From(const float*, int64_t at) const { return values + at; }
   __device__ float* To(float* record, int64_t) const { return record; }
+  __device__ void CopyNumber(const RowStoreView& store, char* record, int64_t c, int64_t at) const {
+    WriteNumber(store, record, c, values[at]);
+  }
 };
+
+// The same for records with numbers in 16 bits, one number at a time.
+template <typename Copy>
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    CopyNumbersKernel(RowStoreView store, RowList rows, int64_t first_column, int64_t columns, int lane_bits,
+                      Copy copy) {
+  const Lanes lanes(lane_bits);
+  for (int64_t i = lanes.first(); i < rows.n; i += lanes.step()) {
+    const int64_t row = RowAt(rows, i);
+    if (row < 0) continue;
+    for (int64_t c = lanes.lane(); c < columns; c += lanes.count()) {
+      copy.CopyNumber(store, store.Record(row), first_column + c, i * columns + c);
+    }
+  }
+}
 
 template <int kWidth, typename Copy>
 Status CopyRowsByWidth(const char* what, cudaStream_t stream, const RowStoreView& store, const RowList& rows,
@@ -67,7 +89,13 @@ template <typename Copy>
 Status CopyRows(const char* what, cudaStream_t stream, const RowStoreView& store, const RowList& rows,
                 int64_t first_column, int64_t columns, const Copy& copy) {
   if (columns == 0) return OkStatus();
-  const bool fits_fours = first_column % 4 == 0 && FitsFours(copy.values, store.stride, columns);
+  if (!store.shape.is_plain()) {
+    const int lane_bits = LanesLog2(columns, /*width=*/1);
+    return Launch(what, stream, ShapeFor(rows.n, 1 << lane_bits), CopyNumbersKernel<Copy>, store, rows,
+                  first_column, columns, lane_bits, copy);
+  }
+  const bool fits_fours =
+      first_column % 4 == 0 && store.record_bytes % 16 == 0 && FitsFours(copy.values, columns, columns);
   return fits_fours ? CopyRowsByWidth<4>(what, stream, store, rows, first_column, columns, copy)
                     : CopyRowsByWidth<1>(what, stream, store, rows, first_column, columns, copy);
 }

@@ -23,7 +23,7 @@ struct RowList {
 // Each call enqueues one kernel; Internal if it cannot be launched. Arrays are in memory that kernels reach.
 
 // values[i * columns + c] = float first_column + c of the record of row i of the list. The columns are within
-// the record's width.
+// the record's width. Numbers in 16 bits are read exactly, and rounded to nearest when they are written.
 Status GatherRows(cudaStream_t stream, const RowStoreView& store, const RowList& rows, int64_t first_column,
                   int64_t columns, float* values);
 // The other way. Rows are distinct.

@@ -8,13 +8,14 @@
 
 #include "cc/initializers/initializer.h"
 #include "cuda/base/floats.h"
+#include "cuda/store/record_numbers.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {
 
 // From what a new row's contents are computed, the same for all lanes that write them.
 struct RowStart {
-  float* record = nullptr;
+  char* record = nullptr;
   const float* given = nullptr;  // the given row, if the initializer has some
   uint64_t state = 0;            // otherwise, of the random numbers
 };
@@ -27,17 +28,32 @@ __device__ __forceinline__ RowStart StartOf(const RowStoreView& store, const Ini
   return {store.Record(row), nullptr, InitialRowState(initializer, key)};
 }
 
-// Float `c` of a new record; 0 in its padding. Inlined, the rarer distributions would take too many
-// registers.
-__device__ __attribute__((noinline)) inline float StartValue(const RowStoreView& store,
-                                                             const Initializer& initializer,
-                                                             const RowStart& start, int64_t c) {
+// Float `c` of a new record; 0 in its padding.
+__device__ __forceinline__ float StartValue(const RowStoreView& store, const Initializer& initializer,
+                                            const RowStart& start, int64_t c) {
   if (c >= store.dim) return c < store.width ? store.fills[c - store.dim] : 0.0f;
   return start.given == nullptr ? ValueFromBits(initializer, ColumnBits(start.state, c)) : start.given[c];
 }
+// Inlined, the rarer distributions would take too many registers.
+__device__ __attribute__((noinline)) inline float RareStartValue(const RowStoreView& store,
+                                                                 const Initializer& initializer,
+                                                                 const RowStart& start, int64_t c) {
+  return StartValue(store, initializer, start, c);
+}
 
-// Writes the record by `lanes` lanes, of which this is number `lane`: four floats at a time, which may
-// include padding.
+// WriteStart of a record that has numbers in 16 bits. Not inlined, so that records of floats need no
+// registers for it.
+__device__ __attribute__((noinline)) inline void WriteRoundedStart(const RowStoreView& store,
+                                                                   const Initializer& initializer,
+                                                                   char* record, const float* given,
+                                                                   uint64_t state, int lane, int lanes) {
+  for (int64_t c = lane; c < store.width; c += lanes) {
+    WriteNumber(store, record, c, StartValue(store, initializer, {record, given, state}, c));
+  }
+}
+
+// Writes all of a record of floats by `lanes` lanes, of which this is number `lane`: four floats at a time,
+// which may include padding.
 __device__ __forceinline__ void WriteStart(const RowStoreView& store, const Initializer& initializer,
                                            const RowStart& start, int lane, int lanes) {
   // The usual distribution is computed here. As its kind is a constant, the others need no registers.
@@ -48,9 +64,9 @@ __device__ __forceinline__ void WriteStart(const RowStoreView& store, const Init
     if (c + 4 <= uniforms) {
       for (int k = 0; k < 4; ++k) values.v[k] = ValueFromBits(uniform, ColumnBits(start.state, c + k));
     } else {
-      for (int k = 0; k < 4; ++k) values.v[k] = StartValue(store, initializer, start, c + k);
+      for (int k = 0; k < 4; ++k) values.v[k] = RareStartValue(store, initializer, start, c + k);
     }
-    StoreFloats(values, start.record + c);
+    StoreFloats(values, reinterpret_cast<float*>(start.record) + c);
   }
 }
 

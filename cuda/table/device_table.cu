@@ -9,6 +9,7 @@
 #include "cc/table/table_errors.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
+#include "cuda/store/record_numbers.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/device_table.h"
 #include "cuda/table/directory_rows.h"
@@ -28,9 +29,9 @@ StaticRows StaticRowsOf(const TableOptions& options) {
   return options.placement.RowsOn(options.rank, options.ranks, options.capacity);
 }
 
-// ResourceExhausted if rows of `stride` floats take more memory than the device has in all, or the host for
-// rows in its memory. To find that out by allocating would take all of it for a moment.
-Status CheckMemoryIsThere(RowMemory memory, int64_t rows, int64_t stride) {
+// ResourceExhausted if rows of `row_bytes` take more memory than the device has in all, or the host for rows
+// in its memory. To find that out by allocating would take all of it for a moment.
+Status CheckMemoryIsThere(RowMemory memory, int64_t rows, int64_t row_bytes) {
   size_t free_bytes = 0;
   size_t bytes = 0;
   if (memory == RowMemory::kHost) {
@@ -39,9 +40,10 @@ Status CheckMemoryIsThere(RowMemory memory, int64_t rows, int64_t stride) {
     SOK_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &bytes), "cannot ask for the device's memory");
   }
   // In doubles, because the product may not fit an integer.
-  const double needed = static_cast<double>(rows) * static_cast<double>(stride) * sizeof(float);
+  const double needed = static_cast<double>(rows) * static_cast<double>(row_bytes);
   if (needed <= static_cast<double>(bytes)) return OkStatus();
-  return ResourceExhausted(rows, " rows of ", stride, " floats do not fit into ", bytes, " bytes of memory");
+  return ResourceExhausted(rows, " rows of ", row_bytes, " bytes do not fit into ", bytes,
+                           " bytes of memory");
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
@@ -49,6 +51,16 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     keys[i] = static_rows.KeyOf(first + i);
     rows[i] = first + i;
+  }
+}
+
+// Tells the records of the rows [0, rows) the keys of their rows.
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    WriteStreamsKernel(RowStoreView store, uint64_t seed, ColumnView<int64_t> keys, StaticRows static_rows,
+                       int64_t rows) {
+  for (int64_t row = ThreadOfGrid(); row < rows; row += ThreadsOfGrid()) {
+    const int64_t key = keys.is_null() ? static_rows.KeyOf(row) : keys[row];
+    WriteStream(store, seed, key, store.Record(row));
   }
 }
 
@@ -125,7 +137,7 @@ DeviceTable::DeviceTable(const TableMemory& memory, TableOptions options)
       static_rows_(StaticRowsOf(options_)),
       device_(memory.device),
       directory_(memory.device),
-      store_(options_.dim, memory.rows, memory.device, memory.slab_bytes),
+      store_(options_.dim, memory.rows, memory.device, memory.slab_bytes, RecordFormatOf(options_)),
       usage_(options_, memory.device),
       changes_(memory.device) {
   if (options_.admission.kind == Admission::Kind::kCounter) waiting_.emplace(device_);
@@ -151,7 +163,7 @@ Status DeviceTable::UploadInitialRows(cudaStream_t stream) {
 Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   const int64_t count = static_rows_.count;
   if (options_.use_hashtable || count == 0) return OkStatus();
-  SOK_RETURN_IF_ERROR(Named(CheckMemoryIsThere(options_.memory, count, store_.stride())));
+  SOK_RETURN_IF_ERROR(Named(CheckMemoryIsThere(options_.memory, count, store_.record_bytes())));
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(stream, count)));
   const int64_t piece = std::min(count, kMostStartedAtOnce);
   StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * piece);
@@ -162,7 +174,8 @@ Status DeviceTable::FillStaticRows(cudaStream_t stream) {
     const int64_t n = std::min(piece, count - first);
     SOK_RETURN_IF_ERROR(Named(
         Launch("StaticKeys", stream, ShapeFor(n), StaticKeysKernel, static_rows_, first, n, keys, rows)));
-    SOK_RETURN_IF_ERROR(Named(StartRows(stream, store_.view(), initializer(), keys, rows, n)));
+    SOK_RETURN_IF_ERROR(
+        Named(StartRows(stream, store_.view(), initializer(), rounding_seed(), keys, rows, n)));
   }
   return OkStatus();
 }
@@ -361,11 +374,18 @@ Status DeviceTable::EraseRowsOf(cudaStream_t stream, int64_t* rows, int64_t n, i
   return Named(changes_.MarkErased(stream, rows, keys, n));
 }
 
+Status DeviceTable::CheckOptimizer(const DeviceOptimizer& optimizer, Span<const float> hyper) const {
+  if (!store_.layout().is_plain() && optimizer.has_catch_up()) {
+    return WouldRoundManyStepsOnce(options_, optimizer.name());
+  }
+  return Named(optimizer.CheckHyper(hyper));
+}
+
 Status DeviceTable::CheckStep(std::string_view optimizer, Span<const float> hyper) const {
   if (optimizer_ == nullptr) {
     const auto made = DeviceOptimizer::Make(optimizer, device_);
     SOK_RETURN_IF_ERROR(Named(made.status()));
-    return Named(made.value()->CheckHyper(hyper));
+    return CheckOptimizer(*made.value(), hyper);
   }
   if (optimizer_->name() != optimizer) {
     return TrainedByAnother(options_, optimizer_->name(), optimizer);
@@ -384,6 +404,11 @@ Status DeviceTable::AttachOptimizer(cudaStream_t stream, std::string_view name, 
   const Status status = store_.SetSlots(stream, slots, row_limit());
   if (status.code() == StatusCode::kResourceExhausted) return NoRoomFor(options_, size(), bytes(), status);
   SOK_RETURN_IF_ERROR(Named(status));
+  if (store_.layout().shape().has_stream) {
+    const ColumnView<int64_t> keys = options_.use_hashtable ? directory_.view().keys : ColumnView<int64_t>();
+    SOK_RETURN_IF_ERROR(Named(Launch("WriteStreams", stream, ShapeFor(row_limit()), WriteStreamsKernel,
+                                     store_.view(), rounding_seed(), keys, static_rows_, row_limit())));
+  }
   optimizer->UseRows(row_limit());
   optimizer_ = std::move(optimizer);
   first_hyper_.assign(hyper.begin(), hyper.end());

@@ -173,6 +173,8 @@ class DeviceTable {
     return source;
   }
   RowStoreView rows() const { return store_.view(); }
+  // Of stochastic rounding.
+  uint64_t rounding_seed() const { return store_.layout().format().seed; }
   // Null if references are row numbers.
   ColumnView<uint32_t> states() const {
     return directory_.has_erased() ? directory_.view().states : ColumnView<uint32_t>();
@@ -276,6 +278,8 @@ class DeviceTable {
   Status UploadInitialRows(cudaStream_t stream);
   Status FillStaticRows(cudaStream_t stream);
   Status MoveSteps(cudaStream_t stream, int64_t by);
+  // Whether the optimizer suits the records and takes these hyper-parameters.
+  Status CheckOptimizer(const DeviceOptimizer& optimizer, Span<const float> hyper) const;
   // Finds the ids of one table; those of other ranks get kForeignRow if `own`.
   Status FindOwn(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids, bool own,
                  int64_t* rows, uint64_t* first_unknown);

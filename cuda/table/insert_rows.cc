@@ -13,7 +13,8 @@ std::vector<RowMaker> MakersOf(Span<DeviceTable* const> tables, Span<const Evict
   std::vector<RowMaker> makers;
   for (int64_t t = 0; t < tables.size(); ++t) {
     const DeviceTable& table = *tables[t];
-    makers.push_back({table.source(evicted.empty() ? 0 : evicted[t].n), table.rows(), table.initializer()});
+    makers.push_back({table.source(evicted.empty() ? 0 : evicted[t].n), table.rows(), table.initializer(),
+                      table.rounding_seed()});
   }
   return makers;
 }

@@ -1,6 +1,7 @@
 #include "cuda/base/launch.h"
 #include "cuda/base/part_launch.h"
 #include "cuda/index/insert_key.h"
+#include "cuda/store/record_numbers.h"
 #include "cuda/store/start_row.h"
 #include "cuda/table/make_rows.h"
 
@@ -22,6 +23,7 @@ __device__ __forceinline__ RowStart MakeRow(const RowsToMake& work, int t, int64
   work.rows[u] = row;
   const KeyIndexView index = maker.source.directory.index;
   InsertKey(index, key, row);
+  WriteStream(maker.store, maker.seed, key, maker.store.Record(row));
   return StartOf(maker.store, maker.initializer, key, row);
 }
 
@@ -46,7 +48,12 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentMakes)
     for (int i = lane >> lanes_log2; i < made; i += kLanesOfWarp >> lanes_log2) {
       const RowMaker& maker = work.makers[tables[first_of_warp + i]];
       const RowStart start = starts[first_of_warp + i];
-      WriteStart(maker.store, maker.initializer, start, lane & (lanes - 1), lanes);
+      if (maker.store.shape.is_plain()) {
+        WriteStart(maker.store, maker.initializer, start, lane & (lanes - 1), lanes);
+      } else {
+        WriteRoundedStart(maker.store, maker.initializer, start.record, start.given, start.state,
+                          lane & (lanes - 1), lanes);
+      }
     }
     __syncwarp();
   }

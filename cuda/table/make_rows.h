@@ -20,6 +20,7 @@ struct RowMaker {
   RowSource source;
   RowStoreView store;
   Initializer initializer;
+  uint64_t seed = 0;  // of the records' format
 };
 
 // The ids that get rows. All arrays are on the device.

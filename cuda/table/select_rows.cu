@@ -3,6 +3,7 @@
 
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
+#include "cuda/store/record_numbers.h"
 #include "cuda/store/row_column.h"
 #include "cuda/table/select_rows.h"
 
@@ -62,9 +63,12 @@ struct IsSmall {
   float threshold;
   __device__ bool operator()(int64_t row) const {
     if (!in_use(row)) return false;
-    const float* const weights = rows.Record(row);
+    const char* const weights = rows.Record(row);
     double sum = 0.0;
-    for (int64_t c = 0; c < rows.dim; ++c) sum += static_cast<double>(weights[c]) * weights[c];
+    for (int64_t c = 0; c < rows.dim; ++c) {
+      const float weight = NumberAt(rows.shape.weight_type(), weights, c);
+      sum += static_cast<double>(weight) * weight;
+    }
     return 0.5 * sum < threshold;
   }
 };

@@ -222,6 +222,7 @@ Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const Occurre
     SOK_RETURN_IF_ERROR(optimizer->Prepare(stream, step.hyper, step.update.table));
     updates.push_back(step.update);
     updates.back().hyper = step.hyper.data();
+    updates.back().step = optimizer->steps_;
     updates.back().past = optimizer->past();
     if (optimizer->history_ != nullptr) appended.push_back({optimizer->history_.get(), step.hyper[0]});
   }

@@ -118,7 +118,7 @@ class DeviceOptimizer {
   DevicePowers powers_;                         // of the factors
 };
 
-// One table's step. `update.past` is set by EnqueueSteps; hyper has passed CheckHyper.
+// One table's step. EnqueueSteps sets `update.past` and `update.step`; hyper has passed CheckHyper.
 struct DeviceStep {
   DeviceOptimizer* optimizer = nullptr;
   Span<const float> hyper;

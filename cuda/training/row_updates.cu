@@ -77,6 +77,14 @@ struct UpdatePart {
   PartPlace place;
 };
 
+// A part whose records have numbers in 16 bits.
+template <typename Rule, typename Step>
+struct RoundedUpdatePart : UpdatePart<Rule, Step> {
+  int64_t step_number;
+  bool records_in_fours;
+  bool gradients_in_fours;
+};
+
 template <typename Rule>
 struct CatchUpPart {
   RowStoreView table;
@@ -89,7 +97,7 @@ struct CatchUpPart {
 // What has to be known about a row to change it. Finding it takes several loads that depend on one another,
 // so each lane of a warp finds one row, for the lanes that change it.
 struct alignas(16) FoundRow {
-  float* record;          // null: there is nothing to do
+  char* record;           // null: there is nothing to do
   const float* gradient;  // of the segment's first occurrence, if it has any; before it is scaled
   int32_t begin, end;     // the segment of its occurrences
   float scale;            // of the gradient
@@ -143,12 +151,35 @@ __device__ __forceinline__ FoundRow FindLate(const CatchUpPart<Rule>& part, int6
   return found;
 }
 
+// How kernels access a part's records and whole gradients, in memory or shared.
+template <typename Rule, typename Step>
+__device__ __forceinline__ FloatRecord RecordOf(const UpdatePart<Rule, Step>& part, const FoundRow& row) {
+  return {row.record, part.table.dim};
+}
+template <typename Rule, typename Step>
+__device__ __forceinline__ RoundedRecord RecordOf(const RoundedUpdatePart<Rule, Step>& part,
+                                                  const FoundRow& row) {
+  return {part.table, row.record, part.step_number, part.records_in_fours};
+}
+
+template <int kWidth, typename Rule, typename Step>
+__device__ __forceinline__ Floats<kWidth> LoadGradient(const UpdatePart<Rule, Step>& /*part*/, const float* g,
+                                                       int64_t column) {
+  return LoadFloats<kWidth>(g + column);
+}
+template <int kWidth, typename Rule, typename Step>
+__device__ __forceinline__ Floats<kWidth> LoadGradient(const RoundedUpdatePart<Rule, Step>& part,
+                                                       const float* g, int64_t column) {
+  if (part.gradients_in_fours) return LoadFloats<kWidth>(g + column);
+  return LoadSome(FloatType::kFloat32, reinterpret_cast<const char*>(g), column, part.table.dim - column);
+}
+
 // The first gradient only, which costs no further search, or the whole segment's.
 template <int kWidth, typename Part>
 __device__ __forceinline__ Floats<kWidth> GradientOf(const Part& part, const FoundRow& row, int64_t column) {
   if (row.end - row.begin != 1) return SumSegment<kWidth>(part.sums, row.begin, row.end, column);
   Floats<kWidth> sum = EmptySum<kWidth>();
-  AddScaledTo(row.scale, LoadFloats<kWidth>(row.gradient + column), &sum);
+  AddScaledTo(row.scale, LoadGradient<kWidth>(part, row.gradient, column), &sum);
   if (part.sums.divisor != 1.0f) DivideBy(part.sums.divisor, &sum);
   return sum;
 }
@@ -200,35 +231,53 @@ constexpr int kResidentUpdates =
     kMixesElements<Rule> || Rule::kUntouched == UntouchedRows::kSlotsDecay || std::is_same_v<Rule, Ftrl> ? 3
                                                                                                          : 4;
 template <typename Rule>
+constexpr int kResidentRoundedUpdates = Rule::kNormOfSlot >= 0 ? 3 : 4;
+template <typename Rule>
 constexpr int kResidentCatchUps = Rule::kUntouched == UntouchedRows::kMove ? 2 : 4;
 
-// Rows have missed no step of a UntouchedRows::kMove rule.
+// The part of a block. Rows have missed no step of a UntouchedRows::kMove rule.
+template <typename Rule, int kWidth, typename Part>
+__device__ __forceinline__ void UpdateRowsOf(const Part& part, FoundRow* found) {
+  const int64_t dim = part.table.dim;
+  const auto find = [&](int64_t k) { return FindUpdated<Rule>(part, k); };
+  const auto prefetch = [&](const FoundRow& row) {
+    PrefetchFloats(reinterpret_cast<const float*>(row.record), part.table.record_bytes / 4);
+    if (kWidth == 4 && row.gradient != nullptr) PrefetchFloats(row.gradient, dim);
+  };
+  const auto change = [&](const LaneGroup& group, const FoundRow& row) {
+    const auto record = RecordOf(part, row);
+    const auto gradient = [&](int64_t column) { return GradientOf<kWidth>(part, row, column); };
+    if constexpr (Rule::kNormOfSlot >= 0) {
+      const float* const g = StageGradient<kWidth>(group, part, row);
+      const auto staged = [&](int64_t column) { return LoadGradient<kWidth>(part, g, column); };
+      StepRowWithNorm<Rule, kWidth>(group, part.step, g, staged, record, dim);
+    } else if constexpr (kRowSlots<Rule> > 0) {
+      const float* const g = StageGradient<kWidth>(group, part, row);
+      const auto staged = [&](int64_t column) { return LoadGradient<kWidth>(part, g, column); };
+      StepRowWithRowSlots<Rule, kWidth>(group, part.step, g, staged, record, dim);
+    } else if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
+      StepDecayingRow<Rule, kWidth>(group, part.past, part.step, row.missed, gradient, record, dim);
+    } else {
+      ChangeRow<kElementSlots<Rule>, kWidth>(group, part.step, gradient, record, dim);
+    }
+  };
+  ForRowsOfWarp(part.warp_rows, part.place, found, find, prefetch, change);
+}
+
 template <typename Rule, typename Step, int kWidth>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentUpdates<Rule>)
     UpdateRows(const __grid_constant__ PartBatch<UpdatePart<Rule, Step>> batch) {
   __shared__ FoundRow found[kThreadsPerBlock];
-  const auto& part = PartOfBlock(batch);
-  const int64_t dim = part.table.dim;
-  const auto find = [&](int64_t k) { return FindUpdated<Rule>(part, k); };
-  const auto prefetch = [&](const FoundRow& row) {
-    PrefetchFloats(row.record, part.table.width);
-    if (kWidth == 4 && row.gradient != nullptr) PrefetchFloats(row.gradient, dim);
-  };
-  const auto change = [&](const LaneGroup& group, const FoundRow& row) {
-    const auto gradient = [&](int64_t column) { return GradientOf<kWidth>(part, row, column); };
-    if constexpr (Rule::kNormOfSlot >= 0) {
-      const float* const g = StageGradient<kWidth>(group, part, row);
-      StepRowWithNorm<Rule, kWidth>(group, part.step, g, row.record, dim);
-    } else if constexpr (kRowSlots<Rule> > 0) {
-      const float* const g = StageGradient<kWidth>(group, part, row);
-      StepRowWithRowSlots<Rule, kWidth>(group, part.step, g, row.record, dim);
-    } else if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
-      StepDecayingRow<Rule, kWidth>(group, part.past, part.step, row.missed, gradient, row.record, dim);
-    } else {
-      ChangeRow<kElementSlots<Rule>, kWidth>(group, part.step, gradient, row.record, dim);
-    }
-  };
-  ForRowsOfWarp(part.warp_rows, part.place, found, find, prefetch, change);
+  UpdateRowsOf<Rule, kWidth>(PartOfBlock(batch), found);
+}
+
+// Of records with numbers in 16 bits. Rows of any length take this kernel, which is for those that fit
+// vectors.
+template <typename Rule, typename Step>
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentRoundedUpdates<Rule>)
+    UpdateRoundedRows(const __grid_constant__ PartBatch<RoundedUpdatePart<Rule, Step>> batch) {
+  __shared__ FoundRow found[kThreadsPerBlock];
+  UpdateRowsOf<Rule, 4>(PartOfBlock(batch), found);
 }
 
 template <typename Rule, int kWidth>
@@ -238,13 +287,16 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentCatchUps<Rule>)
   const auto& part = PartOfBlock(batch);
   const int64_t dim = part.table.dim;
   const auto find = [&](int64_t k) { return FindLate(part, k); };
-  const auto prefetch = [&](const FoundRow& row) { PrefetchFloats(row.record, part.table.width); };
+  const auto prefetch = [&](const FoundRow& row) {
+    PrefetchFloats(reinterpret_cast<const float*>(row.record), part.table.record_bytes / 4);
+  };
   const auto change = [&](const LaneGroup& group, const FoundRow& row) {
+    const FloatRecord record(row.record, dim);
     if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
-      DecayRow<kElementSlots<Rule>, kWidth>(group, part.past, row.missed, row.record, dim);
+      DecayRow<kElementSlots<Rule>, kWidth>(group, part.past, row.missed, record, dim);
     } else {
       const int64_t t0 = part.past.row_steps.now - row.missed;
-      AdamCatchUpOfRow<kWidth>(group, part.past, row.record, dim).CatchUp(t0);
+      AdamCatchUpOfRow<kWidth>(group, part.past, record, dim).CatchUp(t0);
     }
   };
   ForRowsOfWarp(part.warp_rows, part.place, found, find, prefetch, change);
@@ -256,11 +308,47 @@ struct ReadyUpdate {
   const float* stored;
   SumsView sums;
 
-  int width() const {
+  bool gradients_in_fours() const {
     const int64_t dim = update->table.dim;
-    const bool in_fours = stored == nullptr ? update->gradients.in_fours : FitsFours(stored, dim, dim);
-    return in_fours && update->table.stride % 4 == 0 ? 4 : 1;
+    return stored == nullptr ? update->gradients.in_fours : FitsFours(stored, dim, dim);
   }
+  bool is_rounded() const { return !update->table.shape.is_plain(); }
+  // How many columns a lane takes at a time.
+  int width() const { return is_rounded() || gradients_in_fours() ? 4 : 1; }
+};
+
+// Whether four adjacent numbers of the weights or of a slot are aligned to their size.
+bool FitsFours(const RowStoreView& table) {
+  const bool slots_fit = table.width == table.dim || table.shape.slot_type() != FloatType::kFloat32 ||
+                         table.shape.SlotsAt(table.dim) % 16 == 0;
+  return table.dim % 4 == 0 && slots_fit;
+}
+
+template <typename Rule, typename Step>
+class RoundedUpdates {
+ public:
+  explicit RoundedUpdates(cudaStream_t stream)
+      : launcher_("UpdateRows", stream, UpdateRoundedRows<Rule, Step>) {}
+
+  Status Add(const UpdatePart<Rule, Step>& part, const ReadyUpdate& ready, int64_t shared_bytes) {
+    const RoundedUpdatePart<Rule, Step> rounded = {part, ready.update->step, FitsFours(part.table),
+                                                   ready.gradients_in_fours()};
+    return launcher_.Add(rounded, part.warp_rows.warps(), /*lanes_log2=*/5, shared_bytes);
+  }
+  Status Launch() { return launcher_.Launch(); }
+
+ private:
+  PartLauncher<RoundedUpdatePart<Rule, Step>> launcher_;
+};
+
+// Of rules with a catch-up, which round no records.
+struct NoRoundedUpdates {
+  explicit NoRoundedUpdates(cudaStream_t /*stream*/) {}
+  template <typename Part>
+  Status Add(const Part& /*part*/, const ReadyUpdate& /*ready*/, int64_t /*shared_bytes*/) {
+    return InvalidArgument("a rule with a catch-up needs records of floats");
+  }
+  Status Launch() { return OkStatus(); }
 };
 
 template <typename Rule, typename Step>
@@ -268,7 +356,8 @@ class UpdateLauncher {
  public:
   explicit UpdateLauncher(cudaStream_t stream)
       : in_fours_("UpdateRows", stream, UpdateRows<Rule, Step, 4>),
-        one_by_one_("UpdateRows", stream, UpdateRows<Rule, Step, 1>) {}
+        one_by_one_("UpdateRows", stream, UpdateRows<Rule, Step, 1>),
+        rounded_(stream) {}
 
   Status Add(const ReadyUpdate& ready, const Step& step) {
     const RowUpdate& update = *ready.update;
@@ -279,25 +368,24 @@ class UpdateLauncher {
       shared_bytes = groups * StagedFloats(update.table.dim) * static_cast<int64_t>(sizeof(float));
     }
     const WarpRows warp_rows(update.count, lanes_log2);
+    const UpdatePart<Rule, Step> part = {update.table, update.rows, ready.stored,
+                                         ready.sums,   step,        TakePast<Rule>(update.past),
+                                         warp_rows,    {}};
+    if (ready.is_rounded()) return rounded_.Add(part, ready, shared_bytes);
     return (ready.width() == 4 ? in_fours_ : one_by_one_)
-        .Add({update.table,
-              update.rows,
-              ready.stored,
-              ready.sums,
-              step,
-              TakePast<Rule>(update.past),
-              warp_rows,
-              {}},
-             warp_rows.warps(), /*lanes_log2=*/5, shared_bytes);
+        .Add(part, warp_rows.warps(), /*lanes_log2=*/5, shared_bytes);
   }
   Status Launch() {
     SOK_RETURN_IF_ERROR(in_fours_.Launch());
-    return one_by_one_.Launch();
+    SOK_RETURN_IF_ERROR(one_by_one_.Launch());
+    return rounded_.Launch();
   }
 
  private:
   PartLauncher<UpdatePart<Rule, Step>> in_fours_;
   PartLauncher<UpdatePart<Rule, Step>> one_by_one_;
+  std::conditional_t<Rule::kUntouched == UntouchedRows::kStay, RoundedUpdates<Rule, Step>, NoRoundedUpdates>
+      rounded_;
 };
 
 // nvcc mistakes the assignment for an ignored status.
@@ -330,7 +418,7 @@ Status EnqueueCatchUpsOf(cudaStream_t stream, Span<const RowCatchUp> catch_ups) 
     PartLauncher<CatchUpPart<Rule>> in_fours("CatchUpRows", stream, CatchUpRows<Rule, 4>);
     PartLauncher<CatchUpPart<Rule>> one_by_one("CatchUpRows", stream, CatchUpRows<Rule, 1>);
     for (const RowCatchUp& catch_up : catch_ups) {
-      const bool fits = catch_up.table.dim % 4 == 0 && catch_up.table.stride % 4 == 0;
+      const bool fits = catch_up.table.dim % 4 == 0;
       const WarpRows warp_rows(catch_up.rows.n, LanesLog2(catch_up.table.dim, fits ? 4 : 1));
       SOK_RETURN_IF_ERROR(
           (fits ? in_fours : one_by_one)
@@ -390,6 +478,8 @@ Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::str
   const RuleLaunchers launchers = FindLaunchers(optimizer, AllRules());
   if (launchers.update == nullptr) return UnknownRule(optimizer);
   std::vector<TableGradients> summed;  // where rows are updated
+  std::vector<size_t>
+      updates_summed;  // their positions in `ready`; other gradients may be null, too, if empty
   std::vector<TableGradients> long_ones;
   std::vector<SumsOutput> outputs;  // the sums for long_ones
   std::vector<DeviceBuffer<float>> memory;
@@ -397,8 +487,11 @@ Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::str
   for (const RowUpdate& update : updates) {
     ready.push_back({&update, update.stored, {}});
     if (update.stored != nullptr) continue;
-    if (!launchers.takes_whole_gradients || update.table.dim <= kMaxStagedFloats) {
+    const bool is_too_long = launchers.takes_whole_gradients && update.table.dim > kMaxStagedFloats;
+    const bool fits_no_vectors = !update.table.shape.is_plain() && !update.gradients.in_fours;
+    if (!is_too_long && !fits_no_vectors) {
       summed.push_back(update.gradients);
+      updates_summed.push_back(ready.size() - 1);
       continue;
     }
     auto sums = DeviceBuffer<float>::Allocate(scratch, stream, update.count * update.table.dim);
@@ -411,9 +504,8 @@ Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::str
   SOK_RETURN_IF_ERROR(EnqueueGradientSums(stream, scratch, group, long_ones, outputs));
   const StatusOr<PieceSums> pieces = PieceSums::Enqueue(stream, scratch, group, summed);
   if (!pieces.ok()) return pieces.status();
-  int64_t next = 0;
-  for (ReadyUpdate& update : ready) {
-    if (update.stored == nullptr) update.sums = pieces.value().view(next++);
+  for (size_t i = 0; i < summed.size(); ++i) {
+    ready[updates_summed[i]].sums = pieces.value().view(static_cast<int64_t>(i));
   }
   return launchers.update(stream, ready);
 }

@@ -60,6 +60,7 @@ struct RowUpdate {
   const float* stored = nullptr;
   TableGradients gradients;
   const float* hyper = nullptr;  // the rule's hyper-parameters, on the host; checked
+  int64_t step = 0;              // the number of the step, for stochastic rounding
   PastView past;
   // Whether the rows are known to have missed no step. Otherwise a rule that moves untouched rows needs
   // another kernel, which catches them up.
@@ -69,6 +70,7 @@ struct RowUpdate {
 // Enqueues one step of the rule `optimizer` for some tables, with the bits of Optimizer::Apply
 // (cc/cpu/optimizers/optimizer.h) and, for sums of gradients, of EnqueueGradientSums. Sums that are not
 // needed in memory go from registers into the rows. Does not add the step to the past steps: the caller does.
+// Tables of a rule with a catch-up have records of floats.
 //
 // `group` belongs to the updates without stored gradients. Arguments on the host need not outlive the call.
 // Thread-safe. InvalidArgument for an unknown rule; ResourceExhausted if `scratch` runs out of memory;

@@ -175,7 +175,10 @@ Status WriteRows(Executor& executor, int own, std::vector<TableServer>& servers,
     float* out = reinterpret_cast<float*>(payload);
     for (size_t t = 0; t < servers.size(); ++t) {
       const int64_t floats = servers[t].FloatsFor(r);
-      if (floats > 0) answers.push_back({r, t, out});
+      if (floats > 0) {
+        out[floats - 1] = 0.0f;  // an odd number of 16-bit numbers leaves half of it
+        answers.push_back({r, t, out});
+      }
       out += floats;
       if (r == own || !servers[t].trains(r)) continue;
       LookupCounts& counts = *tables[t]->shared_lookup_counts();

@@ -88,15 +88,6 @@ inline TableDefinition DefinitionOf(const Table& table, ExchangeMode mode) {
   return {&table.options(), table.definition_fingerprint(), mode, table.optimizer_name()};
 }
 
-// What an answer carries for a table with rows of `type`, and what `rows` of them take there, in units of a
-// float.
-inline FloatType AnswerType(FloatType type, ExchangeMode mode) {
-  return mode == ExchangeMode::kRows ? type : FloatType::kFloat32;
-}
-inline int64_t AnswerFloats(int64_t rows, int64_t dim, FloatType type) {
-  return (rows * dim * BytesOf(type) + 3) / 4;
-}
-
 // The first part of a sharded lookup, on the asking rank: routes ids to their owners.
 
 // Sorts each table's ids by owner, according to its placement; ids of kRows tables are merged first. Reads

@@ -81,11 +81,7 @@ Status Table::Named(const Status& status) const { return NamedError(options_, st
 
 Status Table::CheckOptimizer(const Optimizer& optimizer, Span<const float> hyper) const {
   if (!layout().is_plain() && optimizer.has_catch_up()) {
-    return InvalidArgument(
-        "optimizer '", optimizer.name(),
-        "' also changes rows without a gradient, and "
-        "makes up for many steps at once; numbers in 16 bits would be rounded once where "
-        "each step rounds. Use an optimizer that leaves such rows as they are, or float32");
+    return WouldRoundManyStepsOnce(options_, optimizer.name());
   }
   return optimizer.CheckHyper(hyper);
 }

@@ -67,8 +67,14 @@ class DeviceLookup {
   const RandomLookup& host() const { return lookup_; }
 
   OccurrenceRows ids() const {
-    return {inverse_->data(), numbers_->data(), rows_->view(), /*records_are_aligned=*/true,
-            may_be_absent_,   keys_->data(),    initial_};
+    OccurrenceRows rows;
+    rows.inverse = inverse_->data();
+    rows.rows = numbers_->data();
+    rows.table = rows_->view();
+    rows.may_be_absent = may_be_absent_;
+    rows.keys = keys_->data();
+    rows.initial = initial_;
+    return rows;
   }
   BagsView bags(Combiner combiner, bool weighted) const {
     return {begin_->data(), weighted ? weights_->data() : nullptr,      kFirst, lookup_.bags(),

@@ -51,7 +51,7 @@ class DeviceRows {
     RowStoreView view;
     view.slabs = slabs_->data();
     view.mask = kSlabRows - 1;
-    view.stride = stride_;
+    view.record_bytes = stride_ * static_cast<int64_t>(sizeof(float));
     view.dim = dim_;
     view.width = width_;
     view.bits = kBits;

@@ -12,17 +12,26 @@ int64_t KeysFor(const BenchmarkOptions& options, double bytes) {
   return std::min(options.keys, static_cast<int64_t>(static_cast<double>(options.table_bytes) / bytes));
 }
 
-BatchShape ShapeOf(const LookupIds& ids, int64_t dim, const std::string& optimizer, double load,
-                   int64_t cache_bytes) {
+BatchShape RecordOf(const BenchmarkDevice& device, int64_t dim, const std::string& optimizer) {
   BatchShape shape;
+  shape.dim = dim;
+  shape.slots = optimizer == "lazy_adam" || optimizer == "adam"         ? 2
+                : optimizer == "adagrad" || optimizer == "rowwise_adam" ? 1
+                                                                        : 0;
+  shape.row_slots = optimizer == "rowwise_adam" ? 1 : 0;
+  shape.record = device.record;
+  shape.catches_up = optimizer == "adam";
+  return shape;
+}
+
+BatchShape ShapeOf(const BenchmarkDevice& device, const LookupIds& ids, int64_t dim,
+                   const std::string& optimizer, double load) {
+  BatchShape shape = RecordOf(device, dim, optimizer);
   shape.ids = static_cast<double>(ids.size());
   shape.unique = ids.unique();
   shape.hotness = ids.hotness();
   shape.load = load;
-  shape.dim = dim;
-  shape.slots = optimizer == "lazy_adam" || optimizer == "adam" ? 2 : optimizer == "adagrad" ? 1 : 0;
-  shape.catches_up = optimizer == "adam";
-  shape.cache_bytes = static_cast<double>(cache_bytes);
+  shape.cache_bytes = static_cast<double>(device.cache_bytes);
   return shape;
 }
 

@@ -22,8 +22,10 @@ namespace sok {
 int64_t KeysFor(const BenchmarkOptions& options, double bytes);
 
 // The BatchShape of these ids, with the optimizer's slots.
-BatchShape ShapeOf(const LookupIds& ids, int64_t dim, const std::string& optimizer, double load,
-                   int64_t cache_bytes);
+BatchShape ShapeOf(const BenchmarkDevice& device, const LookupIds& ids, int64_t dim,
+                   const std::string& optimizer, double load);
+// Of a table with these slots and no ids.
+BatchShape RecordOf(const BenchmarkDevice& device, int64_t dim, const std::string& optimizer);
 
 // A case of a batch; the caller fills in prepare, run and bytes.
 Case CaseOf(const std::string& what, const IdsDrawn& drawn, const LookupIds& ids, const BatchShape& shape);

@@ -87,7 +87,7 @@ Status AddSearch(BenchmarkDevice* device, const KeyIndex& index, const IdsDrawn&
   const StatusOr<int64_t*> found = KeepArray(device, n, &kept->rows);
   SOK_RETURN_IF_ERROR(found.status());
   const double load = static_cast<double>(index.size()) / static_cast<double>(index.places());
-  const BatchShape shape = ShapeOf(ids, /*dim=*/0, /*optimizer=*/"", load, device->cache_bytes);
+  const BatchShape shape = ShapeOf(*device, ids, /*dim=*/0, /*optimizer=*/"", load);
   Case search = CaseOf(absent ? "find absent key" : "find key", drawn, ids, shape);
   search.bytes = search.ids * FindTraffic(shape.load, absent ? 1 : 0, ids.unique()).total();
   search.run = [=, view = index.view(), &ids, rows = found.value()] {
@@ -179,7 +179,7 @@ Status AddFindOrInsert(BenchmarkDevice* device, const FilledTable& table, int64_
     const LookupIds& ids = *made.value();
     const StatusOr<int64_t*> found = KeepArray(device, ids.size(), &kept->rows);
     SOK_RETURN_IF_ERROR(found.status());
-    BatchShape shape = ShapeOf(ids, table.get()->options().dim, "", table.load(), device->cache_bytes);
+    BatchShape shape = ShapeOf(*device, ids, table.get()->options().dim, "", table.load());
     shape.absent = absent ? 1 : 0;
     Case made_rows = CaseOf(absent ? "insert" : "find or insert", IdsDrawn{0}, ids, shape);
     made_rows.bytes = made_rows.ids * FindOrInsertTraffic(shape).total();
@@ -238,7 +238,7 @@ Status AddGroupStep(BenchmarkDevice* device, const BenchmarkOptions& options,
   SOK_RETURN_IF_ERROR(made.status());
   // The tables are alike.
   const int64_t dim = tables[0]->get()->options().dim;
-  BatchShape shape = ShapeOf(*ids[0], dim, optimizer, tables[0]->load(), device->cache_bytes);
+  BatchShape shape = ShapeOf(*device, *ids[0], dim, optimizer, tables[0]->load());
   shape.ids *= static_cast<double>(tables.size());
   Case step = CaseOf("group step", drawn, *ids[0], shape);
   step.optimizer = optimizer;
@@ -286,7 +286,7 @@ Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int
     for (const double hotness : {0.0, options.hotness}) {
       const StatusOr<LookupIds*> batch = KeepIds(device, drawn, ids, keys, hotness, &kept);
       SOK_RETURN_IF_ERROR(batch.status());
-      const BatchShape shape = ShapeOf(*batch.value(), dim, "", table.load(), device->cache_bytes);
+      const BatchShape shape = ShapeOf(*device, *batch.value(), dim, "", table.load());
       if (hotness == 0) {
         SOK_RETURN_IF_ERROR(AddFindRows(device, table, drawn, *batch.value(), shape, &kept, &rounds.value()));
         SOK_RETURN_IF_ERROR(AddDedup(device, drawn, *batch.value(), shape, &kept, &rounds.value()));
@@ -301,9 +301,8 @@ Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int
 Status MeasureTraining(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
                        const std::string& optimizer, std::vector<Case>* cases) {
   Kept kept;
-  BatchShape record;
-  record.dim = dim;
-  record.slots = 2;
+  // As many as with LazyAdam.
+  const BatchShape record = RecordOf(*device, dim, "lazy_adam");
   const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record)));
   const auto table = Keep(FilledTable::Make(device, dim, optimizer, keys, kLoad), &kept.tables);
   SOK_RETURN_IF_ERROR(table.status());
@@ -313,8 +312,7 @@ Status MeasureTraining(BenchmarkDevice* device, const BenchmarkOptions& options,
     for (const double hotness : {0.0, options.hotness}) {
       const StatusOr<LookupIds*> batch = KeepIds(device, drawn, options.ids, keys, hotness, &kept);
       SOK_RETURN_IF_ERROR(batch.status());
-      const BatchShape shape =
-          ShapeOf(*batch.value(), dim, optimizer, table.value()->load(), device->cache_bytes);
+      const BatchShape shape = ShapeOf(*device, *batch.value(), dim, optimizer, table.value()->load());
       SOK_RETURN_IF_ERROR(
           AddSteps(device, *table.value(), optimizer, drawn, *batch.value(), shape, &kept, &rounds.value()));
     }
@@ -325,9 +323,8 @@ Status MeasureTraining(BenchmarkDevice* device, const BenchmarkOptions& options,
 Status MeasureGroup(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
                     const std::string& optimizer, std::vector<Case>* cases) {
   Kept kept;
-  BatchShape record;
-  record.dim = dim;
-  record.slots = 2;
+  // As many as with LazyAdam.
+  const BatchShape record = RecordOf(*device, dim, "lazy_adam");
   const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record) * options.group_tables));
   std::vector<const FilledTable*> tables;
   for (int64_t t = 0; t < options.group_tables; ++t) {

@@ -35,6 +35,7 @@ std::vector<float> HyperParametersOf(const std::string& optimizer) {
   if (optimizer == "sgd") return {0.001f};
   if (optimizer == "adagrad") return {0.001f, 0.1f, 0.0f};
   if (optimizer == "lazy_adam" || optimizer == "adam") return {0.001f, 0.9f, 0.999f, 1e-8f};
+  if (optimizer == "rowwise_adam") return {0.001f, 0.9f, 0.999f, 1e-8f, 0.0f};
   return {};
 }
 
@@ -43,6 +44,7 @@ StatusOr<FilledTable> FilledTable::Make(BenchmarkDevice* device, int64_t dim, co
   TableOptions options;
   options.name = "table of dim " + std::to_string(dim);
   options.dim = dim;
+  options.record = device->record;
   FilledTable filled;
   filled.keys_ = keys;
   auto made = device->engine.MakeTable(device->context(), options);

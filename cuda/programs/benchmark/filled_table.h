@@ -24,6 +24,7 @@ struct BenchmarkDevice {
   GpuEngine engine;
   InlineExecutor executor;
   int64_t cache_bytes = 0;
+  RecordFormat record;  // of tables
 
   EngineContext context() { return EngineContext{executor, stream}; }
 };

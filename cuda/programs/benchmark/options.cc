@@ -18,6 +18,8 @@ constexpr char kUsage[] =
     "  --keys=N             keys of the index (16000000)\n"
     "  --table_mb=N         records of a table, in MiB (4096)\n"
     "  --hotness=N          ids of a bag (10)\n"
+    "  --rows=TYPE          float32, bfloat16 or float16 (float32)\n"
+    "  --slots=TYPE         float32 or bfloat16 (float32)\n"
     "  --zipf=S             exponent of the skewed ids (1.05)\n"
     "  --rounds=N           measured rounds (15)\n"
     "  --seconds=N          no new table is begun after that (240)\n"
@@ -73,6 +75,15 @@ bool TakeInto(const std::string& text, Number* into) {
   return true;
 }
 
+// One of the names of the first `known` types, of float32, bfloat16 and float16.
+bool TakeType(const std::string& text, int known, FloatType* type) {
+  constexpr FloatType kTypes[] = {FloatType::kFloat32, FloatType::kBfloat16, FloatType::kFloat16};
+  for (int i = 0; i < known; ++i) {
+    if (text == NameOf(kTypes[i])) *type = kTypes[i];
+  }
+  return text == NameOf(*type);
+}
+
 bool TakeParts(const std::string& text, std::vector<std::string>* parts) {
   const std::vector<std::string> known = *parts;
   *parts = Split(text);
@@ -100,6 +111,8 @@ StatusOr<BenchmarkOptions> ParseBenchmarkOptions(int argc, char** argv) {
       {"--table_mb", [&](const std::string& v) { return TakeInto(v, &table_mb); }},
       {"--hotness", [&](const std::string& v) { return TakeInto(v, &options.hotness); }},
       {"--zipf", [&](const std::string& v) { return TakeInto(v, &options.zipf); }},
+      {"--rows", [&](const std::string& v) { return TakeType(v, 3, &options.record.weights); }},
+      {"--slots", [&](const std::string& v) { return TakeType(v, 2, &options.record.slots); }},
       {"--rounds", [&](const std::string& v) { return TakeInto(v, &options.rounds); }},
       {"--seconds", [&](const std::string& v) { return TakeInto(v, &options.seconds); }},
   };

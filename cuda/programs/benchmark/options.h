@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/table/record_layout.h"
 
 namespace sok {
 
@@ -19,6 +20,7 @@ struct BenchmarkOptions {
   int64_t table_bytes = int64_t{4} << 30;              // records of a table, or of all tables of a group
   double hotness = 10;                                 // ids of a bag
   double zipf = 1.05;
+  RecordFormat record;  // of all tables
   int64_t group_tables = 26;
   int64_t group_bags = 4096;
   std::vector<int64_t> group_dims = {16, 64, 128};

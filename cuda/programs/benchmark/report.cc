@@ -88,6 +88,8 @@ JsonValue JsonOf(const BenchmarkOptions& options) {
           {"copied_bytes", options.copied_bytes},
           {"scrubbed_bytes", options.scrubbed_bytes},
           {"seconds", options.seconds},
+          {"rows", NameOf(options.record.weights)},
+          {"slots", NameOf(options.record.slots)},
           {"parts", options.parts}};
 }
 
