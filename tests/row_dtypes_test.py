@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from device_of_tests import sized
 from sparse_operation_kit.deeprec.adaptive import constant_initial_value, look_up_with_initial_rows
 from sparse_operation_kit.lookup import group
 
@@ -18,6 +19,7 @@ session = harness.session
 LazyAdam = sok.tf.keras.optimizers.LazyAdamOptimizer
 NARROW = [tf.bfloat16, tf.float16]
 narrow = pytest.mark.parametrize("dtype", NARROW, ids=lambda dtype: dtype.name)
+pytestmark = pytest.mark.cases_on_gpu(2)
 KEYS = np.concatenate([np.arange(40, dtype=np.int64), harness.HOSTILE_KEYS[1:2]])
 
 
@@ -95,6 +97,7 @@ def test_a_step_rounds_to_one_of_two_neighbors_and_nearest_to_the_nearest(dtype)
 def test_small_changes_are_kept_on_average_and_lost_to_nearest(dtype):
     """A thousand steps that each move a row by less than a quarter of the distance to the next number."""
     change, steps = (2.0**-10, 250) if dtype == tf.bfloat16 else (2.0**-13, 1000)
+    steps = sized(steps, 50)
     for rounding in ("stochastic", "nearest"):
         with harness.graph_and_session() as session:
             table = sok.EmbeddingVariable("table", 8, dtype=dtype, rounding=rounding, initializer=1.0)
