@@ -5,8 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "cc/base/mutex.h"
-#include "cc/base/thread_annotations.h"
+#include "cc/base/object_pool.h"
 #include "cc/checkpoint/column_pieces.h"
 #include "cc/checkpoint/foreign_slots.h"
 #include "cc/checkpoint/row_columns.h"
@@ -63,25 +62,9 @@ struct PieceOfWaiting {
   }
 };
 
-// Memory for blocks, of which each thread needs one at a time. Thread-safe.
-class BlockBuffers {
- public:
-  std::unique_ptr<char[]> Take() {
-    const MutexLock lock(mutex_);
-    // Not std::make_unique, which would fill it.
-    if (free_.empty()) return std::unique_ptr<char[]>(new char[static_cast<size_t>(kBlockBytes)]);
-    std::unique_ptr<char[]> buffer = std::move(free_.back());
-    free_.pop_back();
-    return buffer;
-  }
-  void Give(std::unique_ptr<char[]> buffer) {
-    const MutexLock lock(mutex_);
-    free_.push_back(std::move(buffer));
-  }
-
- private:
-  Mutex mutex_;
-  std::vector<std::unique_ptr<char[]>> free_ SOK_GUARDED_BY(mutex_);
+// Memory for a block. Its bytes are not zeroed.
+struct BlockBuffer {
+  const std::unique_ptr<char[]> bytes{new char[static_cast<size_t>(kBlockBytes)]};
 };
 
 // Reads the rows of one shard.
@@ -153,10 +136,7 @@ class RowReader {
           if (task == 0 && has_next) return read_next();
           if (task < others) return columns_[static_cast<size_t>(others - 1 - task)](rows);
           const auto& [column, block] = blocks[static_cast<size_t>(task - others)];
-          std::unique_ptr<char[]> buffer = buffers_.Take();
-          const Status status = column->Read(block, keys_, records, buffer.get());
-          buffers_.Give(std::move(buffer));
-          return status;
+          return column->Read(block, keys_, records, buffers_.Take()->bytes.get());
         }));
     for (const auto& column : floats_) SOK_RETURN_IF_ERROR(column->EndPiece());
     return OkStatus();
@@ -371,7 +351,7 @@ class RowReader {
   PieceOfKeys keys_;
   PieceOfKeys next_keys_;
   std::vector<float*> records_;
-  BlockBuffers buffers_;
+  ObjectPool<BlockBuffer> buffers_;
 };
 
 // Reads counters that are saved in full.
