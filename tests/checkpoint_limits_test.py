@@ -55,16 +55,64 @@ with harness.graph_and_session() as session:
 """
 
 
+_TOO_LITTLE_MEMORY = """
+import resource, sys
+import numpy as np
+import tensorflow as tf
+import harness
+import sparse_operation_kit as sok
+
+def limit(size):
+    with open("/proc/self/status") as file:
+        data = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmData:"))
+    resource.setrlimit(resource.RLIMIT_DATA, (data + size, resource.RLIM_INFINITY))
+
+path, dim, rows = sys.argv[1], 256, 100_000
+with harness.graph_and_session() as session:
+    keys = tf.compat.v1.placeholder(tf.int64, [None])
+    table = sok.EmbeddingVariable(name="table", dim=dim)
+    looked_up = tf.nn.embedding_lookup(table, keys)
+    saver = tf.compat.v1.train.Saver()
+    harness.initialize(session)
+    session.run(looked_up.op, {keys: np.arange(rows)})
+    saver.save(session, path)
+    saver.restore(session, path)  # makes what stays in memory
+    session.run(table.assign_rows(np.array([7], np.int64), np.full([1, dim], 5, np.float32)))
+    limit(4 * dim * rows // 2)
+    try:
+        saver.restore(session, path)
+    except tf.errors.ResourceExhaustedError as error:
+        print(error.message)
+    assert session.run(table.size()) == rows
+    assert (session.run(looked_up, {keys: [7]}) == 5).all()
+    session.run(table.initializer)
+    saver.restore(session, path)
+    assert session.run(table.size()) == rows
+    assert (session.run(looked_up, {keys: [7]}) != 5).all()
+"""
+
+
+def _output_of(program, path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", program, str(path)]
+    return subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True, timeout=300
+    ).stdout
+
+
+def test_a_restore_without_memory_for_two_tables_says_what_helps(tmp_path):
+    """It changes nothing; after the initializer, there is memory for one."""
+    wanted = "Embedding variable 'table'.* cannot allocate [0-9]+ bytes .*100000 rows .*initializer first"
+    output = _output_of(_TOO_LITTLE_MEMORY, tmp_path / "model")
+    assert re.search(wanted, output), output
+
+
 def test_memory_beyond_the_table_is_small(tmp_path):
     """Saving a table of 300 MB takes at most 64 MiB more memory, and so does restoring it.
 
     Until a table is replaced, the old one and the new one are in memory.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", _MEMORY, str(tmp_path / "model")]
-    output = subprocess.run(
-        command, env=environment, check=True, capture_output=True, text=True, timeout=300
-    ).stdout
+    output = _output_of(_MEMORY, tmp_path / "model")
     grown = {line.split()[0]: int(line.split()[1]) for line in output.splitlines()}
     assert grown.keys() == {"save", "restore", "beside"}
     assert max(grown["save"], grown["restore"]) <= 64, grown

@@ -29,6 +29,13 @@ inline Status TableIsFull(const TableOptions& table, int64_t rows, int64_t new_k
                            " new keys");
 }
 
+// Whether a status, or the one that it was made from, is that of TableIsFull.
+inline bool SaysTableIsFull(const TableOptions& table, const Status& status) {
+  const std::string full = StrCat("Embedding variable '", table.name, "' is full: ");
+  return status.code() == StatusCode::kResourceExhausted &&
+         status.message().compare(0, full.size(), full) == 0;
+}
+
 // A full table evicts rows, but not those that the same lookup needs.
 inline Status LookupExceedsCapacity(const TableOptions& table, int64_t needed) {
   return ResourceExhausted("Embedding variable '", table.name, "' holds at most ", table.capacity,
