@@ -208,8 +208,9 @@ def test_restores_of_all_forms(tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
     done, (result,) = run_workload(tmp_path, "restores", "--folder", str(folder))
-    forms = ["own", "deeprec", "sok2", "variable", "recommenders_addons"]
-    assert sorted(result.timings) == sorted([*forms, "save", "over its rows", "new memory"])
+    forms = ["own", "increment", "raw", "deeprec", "sok2", "variable", "recommenders_addons"]
+    others = ["save", "save of raw", "over its rows", "new memory"]
+    assert sorted(result.timings) == sorted([*forms, *others])
     assert sorted(result.counts) == sorted(forms)
     assert all(0 <= result.counts[form] < 64 for form in forms)
     assert len(done.stdout.splitlines()) == 2 + len(result.timings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import mmap
 import os
 import pathlib
 import platform
@@ -66,6 +67,23 @@ def _line(path: str, name: str) -> str:
             return next((line.split(":", 1)[1].strip() for line in stream if line.startswith(name)), "")
     except OSError:
         return ""
+
+
+class HeldMemory:
+    """Memory that this process has touched, so that a virtual machine has it."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size  # what is left
+        self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._map.madvise(mmap.MADV_HUGEPAGE)
+        np.frombuffer(self._map, np.uint8)[: size : mmap.PAGESIZE] = 1
+
+    def give_back(self, size: int) -> None:
+        """Gives back this number of bytes, or all that are left."""
+        begin = max(self.size - size, 0) // mmap.PAGESIZE * mmap.PAGESIZE
+        if begin < self.size:
+            self._map.madvise(mmap.MADV_DONTNEED, begin, self.size - begin)
+        self.size = begin
 
 
 def touch(size: int) -> Sample:

@@ -3,8 +3,8 @@
 Each library trains one table in its own process. `tensorflow` is a `tf.Variable`, which has all rows from the
 beginning. They take turns: first with batches of new keys, up to a number of rows, then with batches of keys
 that the table has. `longest` is the longest step with new rows since the number of rows before, `at` is the
-number of rows before that step, and `/median` is its time divided by their median. `processor` is the time of
-all threads.
+number of rows before that step, and `/median` is its time divided by their median; then come its processor
+time, the part of that which is the kernel's, and its page faults. `processor` is the time of all threads.
 
 A virtual machine may have to get memory from its host before a program can use it, which takes longer than
 anything that a table does. With --held, a process touches memory before it measures, and gives a piece of it
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import mmap
 import pathlib
+import resource
 import sys
 import tempfile
 import time
@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bench import flags, plots, processes, report, sides
+from bench import flags, machine, plots, processes, report, sides
 from bench.timing import Sample, Timing
 
 _PEERS = ("tfra", "tensorflow")
@@ -41,6 +41,8 @@ TOGETHER = ("rows", "peers")
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _NEW, _PROCESSOR, _OLD, _BYTES = "ns a new row", "processor ns a new row", "ns an id", "bytes a row"
 _LONGEST, _AT, _TO_MEDIAN = "longest ms", "at", "/median"
+# Of the longest step, after its processor time.
+_OF_LONGEST = ("its processor ms", "its kernel ms", "its page faults")
 
 
 def measure(point: argparse.Namespace) -> list[report.Result]:
@@ -82,7 +84,7 @@ def draw(path: pathlib.Path, results: Sequence[report.Result]) -> None:
 
 def table(results: Sequence[report.Result]) -> str:
     """A line for each library at each number of rows."""
-    columns = (_NEW, _PROCESSOR, _LONGEST, _AT, _TO_MEDIAN, _OLD, _BYTES)
+    columns = (_NEW, _PROCESSOR, _LONGEST, _AT, _TO_MEDIAN, *_OF_LONGEST, _OLD, _BYTES)
     lines = [
         [str(result.question["rows"]), str(result.question["dim"]), name]
         + [report.text_of(result.counts[f"{name}: {what}"]) for what in columns]
@@ -98,28 +100,30 @@ def _measure_at(
     """Lets the tables grow from `done` rows to `rows`, and measures."""
     processes.say(f"{rows} rows")
 
-    def ask(what: str, steps: list[tuple[int, int]]) -> dict[str, list[Sample]]:
-        taken: dict[str, list[Sample]] = {name: [] for name in running}
+    def ask(what: str, steps: list[tuple[int, int]]) -> dict[str, list[list[float]]]:
+        taken: dict[str, list[list[float]]] = {name: [] for name in running}
         for first, count in steps:
             for name, process in running.items():
                 answer = process.ask(f"0 {what} {first}:{count}")
-                taken[name].append(Sample(*map(float, answer.split())))
+                taken[name].append([float(number) for number in answer.split()])
         return taken
 
     firsts = range(done, rows, point.batch)
     grown = ask("new", [(first, min(point.batch, rows - first)) for first in firsts])
     old = ask("old", [(rows, point.batch)] * point.rounds)
+    timings = {name: Timing.of([Sample(*step[:2]) for step in steps]) for name, steps in old.items()}
     counts = {}
     for name, process in running.items():
-        walls = [sample.wall for sample in grown[name]]
+        walls = [step[0] for step in grown[name]]
+        longest = grown[name][walls.index(max(walls))]
         counts[f"{name}: {_NEW}"] = sum(walls) * 1e6 / (rows - done)
-        counts[f"{name}: {_PROCESSOR}"] = sum(sample.cpu for sample in grown[name]) * 1e6 / (rows - done)
+        counts[f"{name}: {_PROCESSOR}"] = sum(step[1] for step in grown[name]) * 1e6 / (rows - done)
         counts[f"{name}: {_LONGEST}"] = max(walls)
         counts[f"{name}: {_AT}"] = firsts[walls.index(max(walls))]
         counts[f"{name}: {_TO_MEDIAN}"] = max(walls) / float(np.median(walls))
-        counts[f"{name}: {_OLD}"] = Timing.of(old[name]).median * 1e6 / point.batch
+        counts.update({f"{name}: {what}": number for what, number in zip(_OF_LONGEST, longest[1:])})
+        counts[f"{name}: {_OLD}"] = timings[name].median * 1e6 / point.batch
         counts[f"{name}: {_BYTES}"] = float(process.ask("0 bytes 0")) / rows
-    timings = {name: Timing.of(samples) for name, samples in old.items()}
     return report.Result({"rows": rows, "dim": point.dim}, timings, sides.OURS, counts)
 
 
@@ -148,7 +152,7 @@ def _answer(
     call(_keys(np.arange(0)))  # The first run takes longer.
     if make is not _tensorflow:
         before = _resident_bytes()
-    memory = _HeldMemory(held * rows)
+    memory = machine.HeldMemory(held * rows)
     rng = np.random.default_rng(1)
 
     def answer(what: str, argument: str) -> object:
@@ -160,27 +164,13 @@ def _answer(
         keys = np.arange(first, first + count) if what == "new" else rng.integers(0, first, count)
         if make is not _tensorflow:
             keys = _keys(keys)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, usage = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         call(keys)
-        return Sample((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
+        wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
+        user, kernel = after.ru_utime - usage.ru_utime, after.ru_stime - usage.ru_stime
+        return f"{wall * 1e3} {(user + kernel) * 1e3} {kernel * 1e3} {after.ru_minflt - usage.ru_minflt}"
 
     return answer
-
-
-class _HeldMemory:
-    """Memory that this process has touched."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size  # what is left
-        self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._map.madvise(mmap.MADV_HUGEPAGE)
-        np.frombuffer(self._map, np.uint8)[: size : mmap.PAGESIZE] = 1
-
-    def give_back(self, size: int) -> None:
-        begin = max(self.size - size, 0) // mmap.PAGESIZE * mmap.PAGESIZE
-        if begin < self.size:
-            self._map.madvise(mmap.MADV_DONTNEED, begin, self.size - begin)
-        self.size = begin
 
 
 def _ours(session, ids, shape, optimizer):

@@ -1,10 +1,18 @@
-"""Restoring one table: beside saving it, and from the checkpoints of other systems beside our own.
+"""Restoring one table: beside saving it, in other forms, on other numbers of ranks, and of other systems.
 
 A process trains a table with LazyAdam and saves it; the command line and TensorFlow's SaveV2 write the same
 rows and slots in other systems' forms. Then, in rounds, a process for each form restores it into an empty
-table. That of our own form also saves the table again, and restores it once more over its rows. Files are
-dropped from the page cache before they are read. `new memory` is a process that writes to as many bytes of
-new memory as the table has. `MiB above` is the peak of the process's resident set, less its size afterwards.
+table. That of our own form also saves the table again, and restores it once more over its rows. An increment
+has a tenth of the rows, and is restored with the checkpoint that it builds on; raw files have weights only.
+Files are dropped from the page cache before they are read. `new memory` is a process that writes to as many
+bytes of new memory as the table has. `MiB above` is the peak of the process's resident set, less its size
+afterwards.
+
+With --ranks, each number of ranks restores what the one before it saved, the first one our own form, and then
+saves. Their processor time is that of rank 0, times the number of ranks.
+
+A save needs no memory, and a virtual machine may have to get that of a restore from its host. With --held, a
+process touches memory before it measures, and gives it back right before each restore.
 """
 
 from __future__ import annotations
@@ -17,27 +25,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from bench import flags, machine, processes, report, timing
+from bench import flags, machine, processes, ranks, report, timing
 from bench.report import Result
 
 _OWN = "own"
+_INCREMENT, _RAW = "increment", "raw"
 # Of the command line's `export`.
 _EXPORTED = ("deeprec", "sok2", "variable")
-_FORMS = (_OWN, *_EXPORTED, "recommenders_addons")
+_FORMS = (_OWN, _INCREMENT, _RAW, *_EXPORTED, "recommenders_addons")
 FLAGS = {
     "rows": flags.Flag(flags.number(), "rows of the table", (10_000_000,)),
     "dim": 16,
     "rounds": 3,
     "threads": 2,
     "forms": flags.Flag(flags.one_of("form", _FORMS), "some of " + ",".join(_FORMS), _FORMS),
+    "ranks": flags.Flag(flags.number(), "numbers of ranks, one after the other", ()),
+    "held": flags.Flag(flags.number(int, 0), "bytes for each row that a process touches before", 0),
     "other": flags.Flag(pathlib.Path, "another built checkout, whose saves and restores are measured too"),
     "folder": flags.Flag(str, "where to write; by default the system's folder for temporary files"),
 }
-TOGETHER = ("forms",)
+TOGETHER = ("forms", "ranks")
 _KEYS_PER_STEP = 200_000
 
 
@@ -62,6 +74,8 @@ def measure(point: argparse.Namespace) -> list[Result]:
                         above[form] = max(above.get(form, 0), done["above"] / 2**20)
                     if other is None and form == _OWN:
                         samples.setdefault("new memory", []).append(machine.touch(done["table"]))
+            for what, taken in _over_ranks(point, folder).items():
+                samples.setdefault(what, []).append(taken)
     finally:
         shutil.rmtree(folder)
     timings = {what: timing.Timing.of(taken) for what, taken in samples.items()}
@@ -84,12 +98,46 @@ def table(results: Sequence[Result]) -> str:
     return report.markdown(head, lines)
 
 
+def _over_ranks(point: argparse.Namespace, folder: pathlib.Path) -> dict[str, timing.Sample]:
+    """Restores and saves on each number of ranks."""
+    samples: dict[str, timing.Sample] = {}
+    before, saved = 1, folder / _OWN
+    for number, count in enumerate(point.ranks):
+        _drop_from_cache(saved)
+        to = folder / f"ranks{number % 2}"
+        launch = {"ranks": count, "rows": point.rows, "dim": point.dim, "threads": 0, "held": point.held}
+        launch.update({"batch": count, "seed": 1, "transport": "mpi", "cycle_time": 1.0})
+        (result,) = ranks.launch("restores", argparse.Namespace(**launch, saved=str(saved), to=str(to)))
+        for what, taken in result.timings.items():
+            name = f"{before} to {count} ranks" if what == "restore" else f"save, {count} ranks"
+            samples[name] = timing.Sample(taken.median, taken.median_cpu * count)
+        before, saved = count, to
+    return samples
+
+
+def measure_rank(rank: ranks.Rank) -> list[Result]:
+    """Restores and saves, on each rank."""
+    program = _Program(rank.session, rank.point.dim)
+    saved, to = pathlib.Path(rank.point.saved), pathlib.Path(rank.point.to)
+    memory = machine.HeldMemory(rank.point.held * rank.point.rows // rank.size)
+    program.wait_for_all()
+    memory.give_back(memory.size)
+    restored = timing.sample(lambda: program.restore(saved), 1)
+    program.check(rank.point.rows)
+    timings = {"restore": restored, "save": timing.sample(lambda: program.save(to), 1)}
+    return [Result({}, {what: timing.Timing.of([taken]) for what, taken in timings.items()})]
+
+
+def _drop_from_cache(folder: pathlib.Path) -> None:
+    for path in filter(pathlib.Path.is_file, folder.rglob("*")):
+        machine.drop_from_cache(path)
+
+
 def _run(
     stage: str, form: str, point: argparse.Namespace, folder: pathlib.Path, other: pathlib.Path | None = None
 ) -> dict:
-    for path in filter(pathlib.Path.is_file, (folder / form).rglob("*")):
-        machine.drop_from_cache(path)
-    numbers = [str(number) for number in (point.rows, point.dim, point.threads)]
+    _drop_from_cache(folder / (_OWN if form == _INCREMENT else form))
+    numbers = [str(number) for number in (point.rows, point.dim, point.threads, point.held)]
     command = [sys.executable, "-m", "workloads.restores", stage, form, str(folder), *numbers]
     path = {}
     if other is not None:
@@ -113,35 +161,36 @@ def _output(command: list[str], **variables: str) -> str:
 
 
 class _Program:
-    """A session with the table."""
+    """The table of a session after `sok.Init`."""
 
-    def __init__(self, dim: int, threads: int) -> None:
+    def __init__(self, session: Any, dim: int) -> None:
         import tensorflow as tf
 
         import sparse_operation_kit as sok
+        from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
 
         v1 = tf.compat.v1
-        v1.disable_eager_execution()
-        v1.logging.set_verbosity(v1.logging.ERROR)
-        self._session = v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=threads))
-        self._session.run(sok.Init(global_batch_size=1, seed=1))
+        self._session = session
         self._keys = v1.placeholder(tf.int64, [None])
         self._table = sok.EmbeddingVariable("table", dim)
         loss = tf.reduce_sum(tf.nn.embedding_lookup(self._table, self._keys))
         self._optimizer = sok.tf.keras.optimizers.LazyAdamOptimizer(0.1)
         self._step = self._optimizer.minimize(loss)
         self._saver = v1.train.Saver([self._table])
+        self._increments = IncrementalSaver([self._table])
+        self._raw = sok.Saver()
         self._session.run(v1.global_variables_initializer())
-        self._size = self._table.size()
+        (statistics,) = sok.table_statistics([self._table]).values()
+        self._rows = statistics.rows  # on all ranks
 
     def make(self, folder: pathlib.Path, rows: int) -> None:
         """Trains rows of the keys [0, rows), in random order, and writes the forms that no command writes."""
         import tensorflow as tf
 
         keys = np.random.default_rng(1).permutation(rows)
-        for first in range(0, rows, _KEYS_PER_STEP):
-            self._session.run(self._step, {self._keys: keys[first : first + _KEYS_PER_STEP]})
+        self._train(keys)
         self.save(folder / _OWN)
+        self._save_raw(folder / _RAW)
         reader = tf.train.load_checkpoint(str(folder / _OWN / "model"))
         names, tensors = [], []
         for array, name in (
@@ -158,42 +207,88 @@ class _Program:
             prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=places
         )
         self._session.run(write, dict(zip(places, tensors)))
+        increment = str(folder / _OWN / _INCREMENT)
+        self._increments.incremental_save(self._session, increment, global_step=1)
+        self._train(keys[: rows // 10])
+        self._increments.incremental_save(self._session, increment, global_step=2)
+
+    def _train(self, keys: np.ndarray) -> None:
+        for first in range(0, len(keys), _KEYS_PER_STEP):
+            self._session.run(self._step, {self._keys: keys[first : first + _KEYS_PER_STEP]})
+
+    def _save_raw(self, folder: pathlib.Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._session.run(self._raw.dump_to_file(self._table, str(folder / "model")))
+
+    def wait_for_all(self) -> None:
+        """Waits for all ranks."""
+        self._session.run(self._rows)
+
+    def check(self, rows: int) -> None:
+        """Asserts that the table has this number of rows."""
+        assert self._session.run(self._rows) == rows
 
     def save(self, folder: pathlib.Path) -> None:
-        """Saves to a folder."""
+        """Saves to a folder, on all ranks."""
         folder.mkdir(exist_ok=True)
         self._saver.save(self._session, str(folder / "model"), write_meta_graph=False)
 
-    def restore(self, form: str, folder: pathlib.Path, rows: int) -> dict:
-        """Measures restores of one form, and of our own a save."""
+    def restore(self, folder: pathlib.Path) -> None:
+        """Restores what `save` wrote."""
+        self._saver.restore(self._session, str(folder / "model"))
+
+    def _restore_of(self, form: str, folder: pathlib.Path) -> Callable[[], object]:
+        """A function that restores one form."""
         from sparse_operation_kit import experiment
 
-        restored = str(folder / form / "model")
-        call = lambda: self._saver.restore(self._session, restored)  # noqa: E731
         if form == "sok2":
             load = experiment.load(str(folder / form), self._table, self._optimizer)
-            call = lambda: self._session.run(load)  # noqa: E731
+        elif form == _RAW:
+            load = self._raw.restore_from_file(self._table, str(folder / _RAW / "model"))
+        elif form == _INCREMENT:
+            return lambda: self._saver.restore(self._session, str(folder / _OWN / f"{_INCREMENT}-2"))
+        else:
+            return lambda: self.restore(folder / form)
+        return lambda: self._session.run(load)
+
+    def measure(self, form: str, folder: pathlib.Path, rows: int, held: int) -> dict:
+        """Measures restores of one form, of our own and raw files a save, and of our own one over rows."""
+        call = self._restore_of(form, folder)
+        memory = machine.HeldMemory(held * rows * (2 if form == _OWN else 1))
+        memory.give_back(held * rows)
         before = machine.resident_bytes("VmRSS")
         # Resets the peak of the resident set (VmHWM) to its present size.
         pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         samples = {form: timing.sample(call, 1)}
         now = machine.resident_bytes("VmRSS")
         above = max(0, machine.resident_bytes("VmHWM") - now)
-        assert self._session.run(self._size) == rows
+        self.check(rows)
+        if form == _RAW:
+            samples["save of raw"] = timing.sample(lambda: self._save_raw(folder / "again"), 1)
         if form == _OWN:
             samples["save"] = timing.sample(lambda: self.save(folder / "again"), 1)
+            memory.give_back(held * rows)
             samples["over its rows"] = timing.sample(call, 1)
         return {"samples": samples, "above": above, "table": now - before}
 
 
-def _main(stage: str, form: str, folder: str, rows: str, dim: str, threads: str) -> None:
+def _main(stage: str, form: str, folder: str, rows: str, dim: str, threads: str, held: str) -> None:
     """A process: makes the checkpoints, or restores one. Prints JSON."""
-    program = _Program(int(dim), int(threads))
+    import tensorflow as tf
+
+    import sparse_operation_kit as sok
+
+    v1 = tf.compat.v1
+    v1.disable_eager_execution()
+    v1.logging.set_verbosity(v1.logging.ERROR)
+    session = v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=int(threads)))
+    session.run(sok.Init(global_batch_size=1, seed=1))
+    program = _Program(session, int(dim))
     done: dict | None = None
     if stage == "make":
         program.make(pathlib.Path(folder), int(rows))
     else:
-        done = program.restore(form, pathlib.Path(folder), int(rows))
+        done = program.measure(form, pathlib.Path(folder), int(rows), int(held))
     print(json.dumps(done))
 
 
