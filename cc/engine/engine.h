@@ -55,6 +55,20 @@ class EngineScratch : public EngineObject {
   using EngineObject::EngineObject;
 };
 
+// Memory of the host from which a device copies by itself. One call at a time. The destructor waits for the
+// last copy.
+class HostStage : public EngineObject {
+ public:
+  using EngineObject::EngineObject;
+
+  // At least `bytes` > 0 of any content, until the next call. Waits for the last Send. ResourceExhausted if
+  // memory runs out.
+  virtual StatusOr<char*> Allocate(int64_t bytes) = 0;
+
+  // Copies the first `bytes` > 0 to `device`, in the order of the context's stream, and does not wait.
+  virtual Status Send(const EngineContext& context, int64_t bytes, void* device) = 0;
+};
+
 // A group of lookups and its inputs in one step.
 struct GroupBatch {
   Span<EngineTable* const> tables;  // distinct, of one engine
@@ -103,6 +117,9 @@ class Engine {
   // Null if the engine does not implement Route and Serve.
   virtual std::unique_ptr<RoutedGroup> NewRoutedGroup();
   virtual std::unique_ptr<ServedGroup> NewServedGroup();
+
+  // Null if the engine's memory is the host's.
+  virtual std::unique_ptr<HostStage> NewHostStage() { return nullptr; }
 
   // --- A group on one rank ---
 

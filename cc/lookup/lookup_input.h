@@ -44,7 +44,9 @@ struct LookupInput {
   int64_t num_bags = 0;                 // kSparse and kRagged: below 2^31
   const int64_t* indices = nullptr;     // kSparse: [num_ids, 2]
   const int64_t* row_splits = nullptr;  // kRagged: [num_bags + 1]
-  const float* weights = nullptr;       // weighted: [num_ids]
+  // On devices instead of indices or row splits, if not null: [num_bags + 1]. The indices are then in order.
+  const int32_t* narrow_splits = nullptr;
+  const float* weights = nullptr;  // weighted: [num_ids]
   // The weights' own indices or row splits, of the same length as those of the ids, which they must equal.
   // May be null.
   const int64_t* weight_places = nullptr;

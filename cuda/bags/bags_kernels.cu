@@ -46,8 +46,12 @@ __device__ __forceinline__ int64_t BagWithin(const InputView& lookup, int64_t gi
   return min(max(lookup.input.indices[2 * given], int64_t{0}), lookup.input.num_bags);
 }
 
+__device__ __forceinline__ int64_t SplitOf(const LookupInput& input, int64_t bag) {
+  return input.narrow_splits == nullptr ? input.row_splits[bag] : input.narrow_splits[bag];
+}
+
 __device__ __forceinline__ int64_t SplitWithin(const InputView& lookup, int64_t bag) {
-  return min(max(lookup.input.row_splits[bag], int64_t{0}), lookup.input.num_ids);
+  return min(max(SplitOf(lookup.input, bag), int64_t{0}), lookup.input.num_ids);
 }
 
 __device__ __forceinline__ int64_t ReadKey(const LookupInput& input, int64_t given) {
@@ -148,10 +152,10 @@ __global__ __launch_bounds__(kThreadsPerBlock) void IdsKernel(GroupView group, P
 
 // Checks row split `bag`, and that of the weights.
 __device__ __forceinline__ void CheckSplit(const GroupView& group, const InputView& lookup, int64_t bag) {
-  const int64_t* const splits = lookup.input.row_splits;
-  const int64_t split = splits[bag];
+  const int64_t split = SplitOf(lookup.input, bag);
   if (bag == 0 && split != 0) ReportError(group, lookup, BagError::kSplitsBegin, 0);
-  if (bag > 0 && split < splits[bag - 1]) ReportError(group, lookup, BagError::kSplitsFall, bag);
+  if (bag > 0 && split < SplitOf(lookup.input, bag - 1))
+    ReportError(group, lookup, BagError::kSplitsFall, bag);
   if (bag == lookup.input.num_bags && split != lookup.input.num_ids) {
     ReportError(group, lookup, BagError::kSplitsEnd, bag);
   }
@@ -169,7 +173,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group
   const int64_t end = min(first + kBagTile, lookup.input.num_bags + 1);
   for (int64_t bag = first + threadIdx.x; bag < end; bag += kThreadsPerBlock) {
     CheckSplit(group, lookup, bag);
-    if (lookup.may_be_one_each && lookup.input.row_splits[bag] != bag) flags |= kNotOneEach;
+    if (lookup.may_be_one_each && SplitOf(lookup.input, bag) != bag) flags |= kNotOneEach;
     const int64_t split = SplitWithin(lookup, bag);
     if (split - SplitWithin(lookup, max(bag - 1, int64_t{0})) >= kIdsOfLongBag) flags |= kHasLongBag;
     lookup.bag_begin[bag] = static_cast<int32_t>(places.Before(lookup.first_id + split));

@@ -18,7 +18,7 @@ namespace sok {
 // One lookup. Its ids come in the order of its bags.
 struct InputView {
   LookupInput input;
-  IdLayout layout = IdLayout::kDense;
+  IdLayout layout = IdLayout::kDense;  // kRagged with narrow splits
   bool weighted = false;
   bool drops_ids = false;        // leaves out ids whose weight is not above zero
   bool has_order = false;        // GroupView::order is needed

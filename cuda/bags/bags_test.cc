@@ -16,6 +16,7 @@
 #include "cc/cpu/dedup/testing/dedup_reference.h"
 #include "cc/cpu/group/group_lookup.h"
 #include "cc/cpu/group/testing/random_group.h"
+#include "cc/lookup/narrow_splits.h"
 #include "cc/lookup/testing/lookup_arrays.h"
 #include "cuda/bags/group_bags.h"
 #include "cuda/base/allocators.h"
@@ -28,7 +29,8 @@ namespace {
 // A lookup's arrays in device memory.
 class DeviceLookup {
  public:
-  explicit DeviceLookup(const LookupArrays& arrays)
+  // `narrow`: with narrow splits if these say the same.
+  DeviceLookup(const LookupArrays& arrays, bool narrow)
       : ids64_(arrays.ids64),
         ids32_(arrays.ids32),
         ids_unsigned_(arrays.ids_unsigned),
@@ -36,6 +38,7 @@ class DeviceLookup {
         row_splits_(arrays.row_splits),
         weights_(arrays.weights),
         weight_places_(arrays.weight_places),
+        narrow_splits_(narrow ? NarrowSplits(arrays) : std::vector<int32_t>()),
         input_(arrays.input()) {
     input_.ids = arrays.key_type == KeyType::kInt64   ? static_cast<const void*>(ids64_.data())
                  : arrays.key_type == KeyType::kInt32 ? static_cast<const void*>(ids32_.data())
@@ -44,11 +47,29 @@ class DeviceLookup {
     input_.row_splits = row_splits_.data();
     input_.weights = weights_.data();
     if (input_.weight_places != nullptr) input_.weight_places = weight_places_.data();
+    if (narrow_splits_.Fetch().empty()) return;
+    input_.narrow_splits = narrow_splits_.data();
+    input_.indices = input_.row_splits = input_.weight_places = nullptr;
   }
 
   const LookupInput& input() const { return input_; }
 
  private:
+  static std::vector<int32_t> NarrowSplits(const LookupArrays& arrays) {
+    const bool is_sparse = arrays.spec.layout == IdLayout::kSparse;
+    const std::vector<int64_t>& bags = is_sparse ? arrays.indices : arrays.row_splits;
+    if (!arrays.weight_places.empty() && arrays.weight_places != bags) return {};
+    if (!is_sparse) {
+      const bool fit = AreNarrow(bags.data(), 0, static_cast<int64_t>(bags.size()));
+      return fit ? std::vector<int32_t>(bags.begin(), bags.end()) : std::vector<int32_t>();
+    }
+    const int64_t n = arrays.num_ids();
+    if (n == 0 || !AreInOrder(bags.data(), 0, n, arrays.num_bags)) return {};
+    std::vector<int32_t> splits(arrays.num_bags + 1);
+    WriteNarrowSplits(bags.data(), 0, n, n, arrays.num_bags, splits.data());
+    return splits;
+  }
+
   DeviceArray<int64_t> ids64_;
   DeviceArray<int32_t> ids32_;
   DeviceArray<uint32_t> ids_unsigned_;
@@ -56,6 +77,7 @@ class DeviceLookup {
   DeviceArray<int64_t> row_splits_;
   DeviceArray<float> weights_;
   DeviceArray<int64_t> weight_places_;
+  DeviceArray<int32_t> narrow_splits_;
   LookupInput input_;
 };
 
@@ -75,12 +97,12 @@ class Builder {
     for (int t = 0; t < num_tables; ++t) names_.push_back("table" + std::to_string(t));
   }
 
-  Status Build(const std::vector<LookupArrays>& group) {
+  Status Build(const std::vector<LookupArrays>& group, bool narrow = false) {
     lookups_.clear();
     specs_.clear();
     inputs_.clear();
     for (const LookupArrays& arrays : group) {
-      lookups_.push_back(std::make_unique<DeviceLookup>(arrays));
+      lookups_.push_back(std::make_unique<DeviceLookup>(arrays, narrow));
       specs_.push_back(arrays.spec);
       inputs_.push_back(lookups_.back()->input());
     }
@@ -98,7 +120,7 @@ class Builder {
 
   Status BuildOnce(const BagsInput& input) {
     DeviceArray<int64_t> report(std::vector<int64_t>(GroupBags::report_size(input), -1));
-    SOK_RETURN_IF_ERROR(bags.Build(nullptr, &allocator_, &upload_, input, report.data()));
+    SOK_RETURN_IF_ERROR(bags.Build(nullptr, &allocator_, &allocator_, &upload_, input, report.data()));
     SOK_RETURN_IF_ERROR(MergeDuplicates());
     const StatusOr<const int64_t*> words =
         round_trip_.Fetch(nullptr, report.data(), GroupBags::report_size(input));
@@ -249,11 +271,14 @@ void ExpectInverse(const Builder& builder, int num_tables) {
 }
 
 void ExpectReference(const std::vector<LookupArrays>& group, int num_tables = 1) {
-  Builder builder(num_tables);
-  const Status status = builder.Build(group);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ExpectAsReference(builder.bags, group, num_tables);
-  ExpectInverse(builder, num_tables);
+  for (const bool narrow : {false, true}) {
+    SCOPED_TRACE(narrow);
+    Builder builder(num_tables);
+    const Status status = builder.Build(group, narrow);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ExpectAsReference(builder.bags, group, num_tables);
+    ExpectInverse(builder, num_tables);
+  }
 }
 
 TEST_F(BagsTest, RandomGroupsAreAsTheReferenceSays) {
@@ -263,10 +288,12 @@ TEST_F(BagsTest, RandomGroupsAreAsTheReferenceSays) {
     std::mt19937 random(seed);
     std::vector<LookupArrays> group;
     for (uint32_t l = 0; l <= random() % 6; ++l) group.push_back(RandomArrays(&random, 3));
-    const Status status = used_again.Build(group);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ExpectAsReference(used_again.bags, group, 3);
-    ExpectInverse(used_again, 3);
+    for (const bool narrow : {false, true}) {
+      const Status status = used_again.Build(group, narrow);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ExpectAsReference(used_again.bags, group, 3);
+      ExpectInverse(used_again, 3);
+    }
     if (HasFailure()) break;
   }
 }
@@ -396,7 +423,7 @@ TEST_F(BagsTest, SortsOnlyWhatDoesNotRise) {
 // A caller that keeps sorting from step to step is told when it need not.
 TEST_F(BagsTest, SortingWhatRisesChangesNothing) {
   const LookupArrays arrays = SparseArrays(4, {0, 0, 2, 3}, {1, 2, 3, 4});
-  const DeviceLookup lookup(arrays);
+  const DeviceLookup lookup(arrays, false);
   const std::vector<std::string> names = {"table0"};
   const std::vector<uint8_t> sort = {1};
   Builder builder(1);
@@ -490,7 +517,7 @@ TEST_F(BagsTest, DamagedGroupsAreTheErrorsOfTheCpu) {
       if (random() % 2 == 0) Damage(&group.back(), &random);
     }
     const Status expected = CpuStatus(group, 3);
-    const Status status = builder.Build(group);
+    const Status status = builder.Build(group, /*narrow=*/seed % 2 == 0);
     ASSERT_EQ(status.code(), expected.code()) << status.message();
     ASSERT_EQ(status.message(), expected.message());
     if (status.ok()) {
@@ -510,7 +537,7 @@ Status StatusOfSizes(const std::vector<LookupSpec>& specs, const std::vector<Loo
   const std::vector<std::string> names = {"a", "b"};
   StagedUpload upload;
   GroupBags bags;
-  return bags.Build(nullptr, memory, &upload, {names, specs, inputs, {}}, nullptr);
+  return bags.Build(nullptr, memory, memory, &upload, {names, specs, inputs, {}}, nullptr);
 }
 
 class NoMemory : public DeviceAllocator {

@@ -42,18 +42,23 @@ class Values {
   Status status_;
 };
 
+int64_t SplitAt(const LookupInput& input, int64_t bag, Values* values) {
+  return input.narrow_splits == nullptr ? values->At(input.row_splits, bag)
+                                        : values->At(input.narrow_splits, bag);
+}
+
 Status ErrorOf(const std::string& variable, const LookupSpec& spec, const LookupInput& input, BagError error,
                int64_t number, Values* values) {
   switch (error) {
     case BagError::kIndex:
       return IndexBeyondBags(variable, number, values->At(input.indices, 2 * number), input.num_bags);
     case BagError::kSplitsBegin:
-      return RowSplitsBeginWith(variable, values->At(input.row_splits, 0));
+      return RowSplitsBeginWith(variable, SplitAt(input, 0, values));
     case BagError::kSplitsFall:
-      return RowSplitsFall(variable, values->At(input.row_splits, number - 1),
-                           values->At(input.row_splits, number), number);
+      return RowSplitsFall(variable, SplitAt(input, number - 1, values), SplitAt(input, number, values),
+                           number);
     case BagError::kSplitsEnd:
-      return RowSplitsEndWith(variable, values->At(input.row_splits, number), input.num_ids);
+      return RowSplitsEndWith(variable, SplitAt(input, number, values), input.num_ids);
     case BagError::kPlaces: {
       const int64_t* const of_ids = spec.layout == IdLayout::kSparse ? input.indices : input.row_splits;
       return WeightsAtOtherPlaces(variable, spec.layout, number, values->At(input.weight_places, number),
@@ -100,6 +105,10 @@ bool MayBeOneEach(const LookupSpec& spec, const LookupInput& input) {
   return spec.pooled() && !spec.weighted && input.num_bags == input.num_ids;
 }
 
+IdLayout LayoutOf(const LookupSpec& spec, const LookupInput& input) {
+  return input.narrow_splits == nullptr ? spec.layout : IdLayout::kRagged;
+}
+
 // The arrays that kernels need, while they are built on the host.
 struct HostArrays {
   std::vector<InputView> lookups;
@@ -116,7 +125,7 @@ struct HostArrays {
     InputView view;
     view.input = input;
     if (!spec.weighted) view.input.weight_places = nullptr;
-    view.layout = spec.layout;
+    view.layout = LayoutOf(spec, input);
     view.weighted = spec.weighted;
     view.drops_ids = DropsIds(spec);
     view.has_order = has_order;
@@ -127,9 +136,9 @@ struct HostArrays {
     lookups.push_back(view);
     first_id.push_back(first_id.back() + input.num_ids);
     first_sorted.push_back(first_sorted.back() + (sorted ? input.num_ids : 0));
-    const bool sparse = spec.layout == IdLayout::kSparse;
+    const bool sparse = view.layout == IdLayout::kSparse;
     id_tiles.push_back(id_tiles.back() + TilesOf(input.num_ids + (sparse ? 1 : 0)));
-    const bool ragged = spec.layout == IdLayout::kRagged;
+    const bool ragged = view.layout == IdLayout::kRagged;
     split_tiles.push_back(split_tiles.back() + (ragged ? TilesOf(input.num_bags + 1) : 0));
     if (spec.pooled()) num_begins += input.num_bags + 1;
     drops_ids = drops_ids || view.drops_ids;
@@ -224,7 +233,7 @@ void GroupBags::Prepare(const BagsInput& input) {
   for (size_t l = 0; l < num_lookups; ++l) {
     const LookupSpec& spec = input.specs[l];
     const LookupInput& of = input.inputs[l];
-    is_sorted_[l] = !input.sort.empty() && input.sort[l] != 0 && spec.layout == IdLayout::kSparse;
+    is_sorted_[l] = !input.sort.empty() && input.sort[l] != 0 && LayoutOf(spec, of) == IdLayout::kSparse;
     BagsOfLookup& lookup = lookups_[l];
     lookup.table = spec.table;
     lookup.pooled = spec.pooled();
@@ -247,8 +256,8 @@ Status GroupBags::Allocate(cudaStream_t stream, DeviceAllocator* memory, int64_t
   return bag_begins_.Resize(stream, memory, num_begins);
 }
 
-Status GroupBags::Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
-                          const BagsInput& input) {
+Status GroupBags::Enqueue(cudaStream_t stream, DeviceAllocator* memory, DeviceAllocator* scratch,
+                          StagedUpload* upload, const BagsInput& input) {
   HostArrays arrays;
   for (const int l : numbers_) {
     arrays.Add(l, input.specs[l], input.inputs[l], is_sorted_[l] != 0, lookups_[l].has_order);
@@ -261,7 +270,7 @@ Status GroupBags::Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUp
   SOK_RETURN_IF_ERROR(Allocate(stream, memory, arrays.num_begins));
   DeviceBuffer<int32_t> sorted_given;
   const int64_t num_sorted = arrays.first_sorted.back();
-  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, num_sorted, &sorted_given));
+  SOK_RETURN_IF_ERROR(Reallocate(stream, scratch, num_sorted, &sorted_given));
   for (size_t i = 0; i < numbers_.size(); ++i) {
     const int l = numbers_[i];
     InputView& view = arrays.lookups[i];
@@ -273,23 +282,23 @@ Status GroupBags::Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUp
 
   GroupView group;
   AddArrays(arrays, upload, &group);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, memory);
+  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
   SOK_RETURN_IF_ERROR(uploaded.status());
   group.keys = keys_.data();
   group.weights = weights_.data();
   group.order = order_.data();
   group.report = report_;
-  SOK_RETURN_IF_ERROR(SortIds(stream, memory, group, num_sorted, arrays.num_begins, sorted_given.data()));
-  return WriteBags(stream, memory, group,
+  SOK_RETURN_IF_ERROR(SortIds(stream, scratch, group, num_sorted, arrays.num_begins, sorted_given.data()));
+  return WriteBags(stream, scratch, group,
                    {num_ids_, arrays.id_tiles.back(), arrays.split_tiles.back(), arrays.drops_ids});
 }
 
-Status GroupBags::Build(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
-                        const BagsInput& input, int64_t* report) {
+Status GroupBags::Build(cudaStream_t stream, DeviceAllocator* memory, DeviceAllocator* scratch,
+                        StagedUpload* upload, const BagsInput& input, int64_t* report) {
   SOK_RETURN_IF_ERROR(CheckSizes(input));
   Prepare(input);
   report_ = BagsReport(report, static_cast<int>(input.tables.size()), static_cast<int>(input.specs.size()));
-  return NamedIfNoMemory(input, Enqueue(stream, memory, upload, input));
+  return NamedIfNoMemory(input, Enqueue(stream, memory, scratch, upload, input));
 }
 
 Status GroupBags::TakeReport(cudaStream_t stream, RoundTrip* round_trip, const BagsInput& input,

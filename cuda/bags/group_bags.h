@@ -55,12 +55,13 @@ class GroupBags {
  public:
   // Enqueues the work that makes the bags on the stream: checks the inputs, and writes the arrays and
   // `report`, which is report_size() words on the device. The arrays come from `memory` and live as long as
-  // this object. Later builds, on the same stream, use their memory again.
+  // this object. Later builds, on the same stream, use their memory again. What only the work needs comes
+  // from `scratch`.
   //
   // InvalidArgument for more than 2^31 - 1 ids; ResourceExhausted, which names a variable, if memory runs
   // out.
-  Status Build(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload, const BagsInput& input,
-               int64_t* report);
+  Status Build(cudaStream_t stream, DeviceAllocator* memory, DeviceAllocator* scratch, StagedUpload* upload,
+               const BagsInput& input, int64_t* report);
 
   static int64_t report_size(const BagsInput& input) {
     return BagsReport::SizeFor(static_cast<int>(input.tables.size()), static_cast<int>(input.specs.size()));
@@ -97,7 +98,8 @@ class GroupBags {
  private:
   void Prepare(const BagsInput& input);
   Status Allocate(cudaStream_t stream, DeviceAllocator* memory, int64_t num_begins);
-  Status Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload, const BagsInput& input);
+  Status Enqueue(cudaStream_t stream, DeviceAllocator* memory, DeviceAllocator* scratch, StagedUpload* upload,
+                 const BagsInput& input);
 
   std::vector<BagsOfLookup> lookups_;  // in the caller's order
   std::vector<int> numbers_;           // the lookups in the order of their occurrences

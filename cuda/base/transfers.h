@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -102,11 +103,14 @@ class StagedUpload {
   std::vector<Stage> stages_;
 };
 
-// What a call needs to exchange small arrays with the device.
+// What the later calls of a step over ranks need to exchange small arrays with the device.
 struct HostTransfers {
-  Mutex mutex;  // held while a call uses the rest
+  Mutex mutex;  // held while a call uses upload and round_trip
   StagedUpload upload;
   RoundTrip round_trip;
+  // Of these calls' memory, as of the last step.
+  std::atomic<int64_t> combine_bytes{0};
+  std::atomic<int64_t> reduce_bytes{0};
 };
 
 }  // namespace sok

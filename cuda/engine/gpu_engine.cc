@@ -1,9 +1,11 @@
 #include "cuda/engine/gpu_engine.h"
 
+#include <atomic>
 #include <utility>
 
 #include "cc/base/status.h"
 #include "cc/table/table_errors.h"
+#include "cuda/engine/gpu_host_stage.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/group/gpu_call.h"
 #include "cuda/group/gpu_scratch.h"
@@ -37,7 +39,7 @@ int64_t SlabBytesFor(int64_t memory) {
 }
 
 // Callers that take no steps have no scratch.
-int64_t* BlockOf(EngineScratch* scratch) {
+std::atomic<int64_t>* BlockOf(EngineScratch* scratch) {
   return scratch == nullptr ? nullptr : &static_cast<GpuScratch*>(scratch)->block_bytes;
 }
 
@@ -76,6 +78,7 @@ StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext&
 
 std::unique_ptr<GroupPlan> GpuEngine::NewPlan() { return std::make_unique<GpuGroupPlan>(this); }
 std::unique_ptr<EngineScratch> GpuEngine::NewScratch() { return std::make_unique<GpuScratch>(this); }
+std::unique_ptr<HostStage> GpuEngine::NewHostStage() { return std::make_unique<GpuHostStage>(this); }
 
 Status GpuEngine::Lookup(const EngineContext& context, const GroupBatch& batch, GroupPlan* plan,
                          Span<const OutputRows> outputs, EngineScratch* scratch) {

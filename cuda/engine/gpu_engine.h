@@ -23,6 +23,7 @@ class GpuEngine final : public Engine {
                                                    TableOptions options) override;
   std::unique_ptr<GroupPlan> NewPlan() override;
   std::unique_ptr<EngineScratch> NewScratch() override;
+  std::unique_ptr<HostStage> NewHostStage() override;
 
   Status Lookup(const EngineContext& context, const GroupBatch& batch, GroupPlan* plan,
                 Span<const OutputRows> outputs, EngineScratch* scratch) override;

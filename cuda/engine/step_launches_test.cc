@@ -219,13 +219,12 @@ TEST(StepLaunchesTest, ACallTakesOneBlockOfMemory) {
   CountedMemory memory;
   Group group(26, &memory);
   const StepWork known = StepWithKnownIds(&group, "lazy_adam");
-  // The block, and what bags upload, which is memory of the plan.
-  EXPECT_EQ(known.lookup.allocations, 2);
+  EXPECT_EQ(known.lookup.allocations, 1);
   EXPECT_EQ(known.backward.allocations, 1);
   ExpectInDocument(StrCat(known.lookup.allocations + known.backward.allocations, " allocations from"));
   // A larger batch takes what does not fit by itself, the next one as large takes one block.
-  EXPECT_GT(group.Step("lazy_adam", 0, 4 * kSegmentPiece).lookup.allocations, 2);
-  EXPECT_EQ(group.Step("lazy_adam", 0, 4 * kSegmentPiece).lookup.allocations, 2);
+  EXPECT_GT(group.Step("lazy_adam", 0, 4 * kSegmentPiece).lookup.allocations, 1);
+  EXPECT_EQ(group.Step("lazy_adam", 0, 4 * kSegmentPiece).lookup.allocations, 1);
   EXPECT_EQ(memory.in_use, 0);
 }
 

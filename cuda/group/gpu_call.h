@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "cc/base/status.h"
@@ -21,13 +22,15 @@ class CallMemory final : public DeviceAllocator {
  public:
   // `block_bytes`: of the last call; negative if there was no memory for a block, which is then not asked for
   // again. Null: there is no block, and the object is thread-safe.
-  CallMemory(cudaStream_t stream, StreamMemory* memory, DeviceAllocator* own, int64_t* block_bytes)
+  CallMemory(cudaStream_t stream, StreamMemory* memory, DeviceAllocator* own,
+             std::atomic<int64_t>* block_bytes)
       : stream_(stream), memory_(memory), own_(own), block_bytes_(memory == nullptr ? nullptr : block_bytes) {
-    if (block_bytes_ == nullptr || *block_bytes_ <= 0) return;
-    const StatusOr<void*> block = memory_->Allocate(stream_, *block_bytes_);
+    const int64_t bytes = block_bytes_ == nullptr ? 0 : block_bytes_->load();
+    if (bytes <= 0) return;
+    const StatusOr<void*> block = memory_->Allocate(stream_, bytes);
     if (block.ok()) {
       block_ = static_cast<char*>(block.value());
-      size_ = *block_bytes_;
+      size_ = bytes;
     } else {
       *block_bytes_ = -1;
     }
@@ -66,7 +69,7 @@ class CallMemory final : public DeviceAllocator {
   cudaStream_t stream_;
   StreamMemory* memory_;
   DeviceAllocator* own_;
-  int64_t* block_bytes_;
+  std::atomic<int64_t>* block_bytes_;
   char* block_ = nullptr;
   int64_t size_ = 0;    // of the block
   int64_t used_ = 0;    // of the block
@@ -77,7 +80,7 @@ class CallMemory final : public DeviceAllocator {
 class GpuCall {
  public:
   // `block_bytes`: see CallMemory.
-  GpuCall(const EngineContext& context, DeviceAllocator* own, int64_t* block_bytes = nullptr)
+  GpuCall(const EngineContext& context, DeviceAllocator* own, std::atomic<int64_t>* block_bytes = nullptr)
       : stream_(static_cast<cudaStream_t>(context.stream)),
         memory_(stream_, context.memory, own, block_bytes) {}
 

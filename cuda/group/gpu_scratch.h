@@ -1,6 +1,7 @@
 #ifndef SOK_CUDA_GROUP_GPU_SCRATCH_H_
 #define SOK_CUDA_GROUP_GPU_SCRATCH_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -16,7 +17,7 @@ namespace sok {
 class GpuScratch final : public EngineScratch {
  public:
   using EngineScratch::EngineScratch;
-  int64_t block_bytes = 0;  // of a call's memory
+  std::atomic<int64_t> block_bytes{0};  // of a call's memory
   StagedUpload upload;
   RoundTrip round_trip;
   // Numbers of ids, as LookupWords lists them.

@@ -50,7 +50,8 @@ Status GroupMerge::EnqueueBags(int64_t more_words) {
   const int64_t words = LookupWords(nullptr, report, group_.num_tables()).merge_size() + more_words;
   SOK_RETURN_IF_ERROR(group_.word_memory.Resize(stream, memory_, words));
   group_.words = LookupWords(group_.word_memory.data(), report, group_.num_tables());
-  SOK_RETURN_IF_ERROR(group_.bags.Build(stream, memory_, &scratch_.upload, input, group_.words.report()));
+  SOK_RETURN_IF_ERROR(
+      group_.bags.Build(stream, memory_, call_.scratch(), &scratch_.upload, input, group_.words.report()));
   group_.unique_count = group_.bags.num_ids();
   return OkStatus();
 }
