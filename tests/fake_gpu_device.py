@@ -43,7 +43,16 @@ class _StreamWork(ctypes.Structure):
     """`StreamWork` of cuda/on_host/on_host.h."""
 
     _fields_ = tuple(
-        (name, ctypes.c_int64) for name in ("kernels", "transfers", "bytes_to_host", "events", "allocations")
+        (name, ctypes.c_int64)
+        for name in (
+            "kernels",
+            "transfers",
+            "bytes_to_host",
+            "events",
+            "allocations",
+            "bytes_to_device",
+            "run_ns",
+        )
     )
 
 
@@ -101,12 +110,12 @@ class Copies:
 
     Attributes:
       to_device, to_host: By TensorFlow.
-      to_host_by_ops: By this library's ops: all other copies.
+      to_device_by_ops, to_host_by_ops: By this library's ops: all other copies.
     """
 
     def __init__(self) -> None:
         """Made by `copies`."""
-        self.to_device = self.to_host = self.to_host_by_ops = 0
+        self.to_device = self.to_host = self.to_device_by_ops = self.to_host_by_ops = 0
 
 
 @contextlib.contextmanager
@@ -119,13 +128,15 @@ def copies() -> Iterator[Copies]:
     runtime = cuda_runtime()
 
     def read() -> list[int]:
-        return [*(function() for function in functions), runtime.enqueued_work().bytes_to_host]
+        work = runtime.enqueued_work()
+        return [*(function() for function in functions), work.bytes_to_device, work.bytes_to_host]
 
     before = read()
     counted = Copies()
     yield counted
-    counted.to_device, counted.to_host, of_all = (
+    to_device, to_host, all_to_device, all_to_host = (
         now - old
         for now, old in zip(read(), before)  # noqa: B905
     )
-    counted.to_host_by_ops = of_all - counted.to_host
+    counted.to_device, counted.to_host = to_device, to_host
+    counted.to_device_by_ops, counted.to_host_by_ops = all_to_device - to_device, all_to_host - to_host

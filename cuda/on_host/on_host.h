@@ -56,9 +56,12 @@ int64_t PendingWork();
 struct StreamWork {
   int64_t kernels = 0;    // a call of a device-wide algorithm of CUB counts as one; on a device it is several
   int64_t transfers = 0;  // copies and memsets of at least a byte
-  int64_t bytes_to_host = 0;  // of copies from device memory to the host's
-  int64_t events = 0;         // recorded
-  int64_t allocations = 0;    // of device memory, by whichever function
+  int64_t bytes_to_host = 0;    // of copies from device memory to the host's
+  int64_t events = 0;           // recorded
+  int64_t allocations = 0;      // of device memory, by whichever function
+  int64_t bytes_to_device = 0;  // of copies from the host's memory to device memory
+  // Processor time of the threads that ran this work, which a device would do: not that of the program.
+  int64_t run_ns = 0;
 };
 StreamWork EnqueuedWork();
 // Bytes of device memory that are allocated.

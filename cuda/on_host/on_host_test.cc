@@ -142,6 +142,10 @@ TEST_F(LateStreamsTest, WorkIsCountedWhenItIsPutIntoAStream) {
   EXPECT_EQ(EnqueuedWork().transfers - before.transfers, 3);
   EXPECT_EQ(EnqueuedWork().bytes_to_host - before.bytes_to_host, 2 * sizeof(int));
   ASSERT_EQ(cudaMemcpyAsync(device.data(), pinned_.data(), 8, cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  EXPECT_EQ(EnqueuedWork().bytes_to_device - before.bytes_to_device, 8);
+  EXPECT_EQ(EnqueuedWork().run_ns, before.run_ns);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_GT(EnqueuedWork().run_ns, before.run_ns);
   EXPECT_EQ(EnqueuedWork().transfers - before.transfers, 4);
   EXPECT_EQ(EnqueuedWork().bytes_to_host - before.bytes_to_host, 2 * sizeof(int));
   cudaEvent_t event = nullptr;

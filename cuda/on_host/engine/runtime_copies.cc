@@ -78,7 +78,9 @@ cudaError_t Copy(const CopyCall& call, cudaStream_t handle) {
   const bool waits =
       on_host || to == Side::kPageable || (!call.is_async && staged == nullptr && !only_on_device);
   const MarkPtr done = Queues().Enqueue(stream, CopyWork(call.to, call.from, call.bytes, std::move(staged)));
-  CountTransfer(from == Side::kDevice && to != Side::kDevice ? static_cast<int64_t>(call.bytes) : 0);
+  const auto bytes = static_cast<int64_t>(call.bytes);
+  CountTransfer(from == Side::kDevice && to != Side::kDevice ? bytes : 0,
+                from != Side::kDevice && to == Side::kDevice ? bytes : 0);
   if (waits) Queues().WaitFor(done);
   return cudaSuccess;
 }
@@ -96,7 +98,7 @@ cudaError_t Set(void* address, int byte, size_t bytes, cudaStream_t handle, bool
     const AsStream as_stream(of);
     std::memset(address, byte, bytes);
   });
-  CountTransfer(0);
+  CountTransfer(0, 0);
   if (!is_async && side == Side::kPinned) Queues().WaitFor(done);
   return cudaSuccess;
 }

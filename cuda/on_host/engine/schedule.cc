@@ -1,5 +1,7 @@
 #include "cuda/on_host/engine/schedule.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -21,6 +23,7 @@ Schedule& Current() {
 }
 std::atomic<uint64_t> launches{0}, schedules{0};
 std::atomic<int64_t> steps{0}, kernels{0}, transfers{0}, bytes_to_host{0}, events{0}, allocations{0};
+std::atomic<int64_t> bytes_to_device{0}, run_ns{0};
 
 // A wrong value in the environment must not silently test something else.
 [[noreturn]] void RefuseEnvironment(const char* name, const char* value) {
@@ -109,13 +112,23 @@ uint64_t NextLaunchNumber() { return launches++; }
 void CountSteps(int64_t more) { steps += more; }
 int64_t Steps() { return steps; }
 void CountKernel() { ++kernels; }
-void CountTransfer(int64_t more_bytes_to_host) {
+void CountTransfer(int64_t more_bytes_to_host, int64_t more_bytes_to_device) {
   ++transfers;
   bytes_to_host += more_bytes_to_host;
+  bytes_to_device += more_bytes_to_device;
 }
 void CountEvent() { ++events; }
 void CountAllocation() { ++allocations; }
-StreamWork EnqueuedWork() { return {kernels, transfers, bytes_to_host, events, allocations}; }
+int64_t CountRunTime(int64_t since) {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  const int64_t now = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  if (since != 0) run_ns += now - since;
+  return now;
+}
+StreamWork EnqueuedWork() {
+  return {kernels, transfers, bytes_to_host, events, allocations, bytes_to_device, run_ns};
+}
 
 const char* Build() { return HasAsan() ? "asan" : HasTsan() ? "tsan" : "plain"; }
 

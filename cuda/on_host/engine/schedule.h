@@ -33,11 +33,13 @@ uint64_t ScheduleNumber();
 // Counts the process's launches since the schedule was set, so that each draws different random numbers.
 uint64_t NextLaunchNumber();
 void CountSteps(int64_t steps);
-// Add one to EnqueuedWork(); a transfer that is a copy to the host also adds its bytes.
+// Add one to EnqueuedWork(); a transfer that is a copy between host and device also adds its bytes.
 void CountKernel();
-void CountTransfer(int64_t bytes_to_host);
+void CountTransfer(int64_t bytes_to_host, int64_t bytes_to_device);
 void CountEvent();
 void CountAllocation();
+// Adds the processor time of this thread since the time that it returned before, in ns; 0 begins.
+int64_t CountRunTime(int64_t since);
 
 }  // namespace sok::on_host
 

@@ -9,6 +9,16 @@ namespace {
 
 __thread bool in_host_function;
 
+// Counts the time until it is destroyed as that of the device.
+class DeviceTime {
+ public:
+  DeviceTime() : began_(CountRunTime(0)) {}
+  ~DeviceTime() { CountRunTime(began_); }
+
+ private:
+  const int64_t began_;
+};
+
 }  // namespace
 
 AsStream::AsStream(CUstream_st* stream) : outside_(CurrentTsanThread()) { SwitchTsanThread(stream->tsan); }
@@ -86,6 +96,7 @@ void StreamQueues::RunUntilDone(const Mark& mark) {
       changed_.wait(lock);
       continue;
     }
+    const DeviceTime time;
     const DeviceAccess access;
     while (!mark.done && !is_running_) RunNext(PickStream(&mark), &lock);
   }
@@ -109,6 +120,7 @@ void StreamQueues::WaitForAll() {
       }
       CUstream_st* const next = PickStream(nullptr);
       if (next == nullptr) break;
+      const DeviceTime time;
       RunNext(next, &lock);
     }
   }
@@ -120,6 +132,7 @@ bool StreamQueues::IsDone(const MarkPtr& mark) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!mark->done) {
+      const DeviceTime time;
       if (!is_running_) RunNext(PickStream(mark.get()), &lock);
       return false;
     }
