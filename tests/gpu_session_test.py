@@ -258,6 +258,7 @@ ON_HOSTS_ONLY = {
     "SokInit",
     "SokInitHasRun",
     "SokMergeIds",
+    "SokPackBatch",
     "SokRaiseFailures",
     "SokTakeBatch",
     "SokTrainRows",
@@ -398,13 +399,15 @@ def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
     with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
         with tf.device(GPU):
             table = sok.EmbeddingVariable(name="clicks", dim=32)
+        with tf.device(CPU):
+            dense_shape = tf.constant([bags, 4], tf.int64)
         keys, gradients = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.float32, [None, 32])
         indices, weights = v1.placeholder(tf.int64, [None, 2]), v1.placeholder(tf.float32, [None])
         rows = native.ops.sok_group_lookup(
             handles=[table.handle],
             ids=[keys],
             bags=[indices] if is_sparse else [],
-            dense_shapes=[tf.constant([bags, 4], tf.int64)] if is_sparse else [],
+            dense_shapes=[dense_shape] if is_sparse else [],
             weights=[weights] if is_sparse else [],
             training=True,
             num_outputs=1,
@@ -426,8 +429,11 @@ def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
         with fake_gpu_device.copies() as copied:
             session.run(step, feed)
     # Scalars, such as hyper-parameters, may be anywhere.
-    batch, scalars = 64 * 8 + bags * 32 * 4 + (64 * (2 * 8 + 4) if is_sparse else 0), 256
-    assert batch <= copied.to_device < batch + scalars
+    of_gradients, scalars = bags * 32 * 4, 256
+    assert of_gradients <= copied.to_device < of_gradients + scalars
+    # Of bags, splits and weights; and what kernels read of one lookup and one table.
+    batch, of_kernels = 64 * 8 + (4 * (bags + 1) + 64 * 4 if is_sparse else 0), 512
+    assert batch <= copied.to_device_by_ops < batch + of_kernels
     assert copied.to_host < scalars
     # The numbers of ids and rows, and errors.
     assert 0 < copied.to_host_by_ops < scalars
@@ -465,6 +471,11 @@ def test_what_the_host_does_in_a_step_is_for_the_group_not_for_each_table():
     few, many = work_of_a_step(6), work_of_a_step(20)
     assert many["kernels"] == few["kernels"] <= 17
     assert many["allocations"] == few["allocations"] == 0
-    # TensorFlow copies each tensor: of a feature, its ids, their indices, and the gradient.
-    assert many["transfers"] - few["transfers"] == 14 * 3
-    assert few["transfers"] - 6 * 3 <= 6
+    # TensorFlow copies each gradient. The ids of all features are one copy.
+    assert many["transfers"] - few["transfers"] == 14
+    assert few["transfers"] - 6 <= 6
+    for work, tables in ((few, 6), (many, 20)):
+        ids, splits, of_gradients = tables * 24, tables * (8 + 1), tables * 8 * 4 * 4
+        # What kernels read of each lookup and table; tensors that begin at multiples of 64 bytes.
+        of_kernels = tables * (192 + 2 * 63) + 1024
+        assert work["bytes_to_device"] <= 8 * ids + 4 * splits + of_gradients + of_kernels

@@ -10,14 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "sok_ops/engines/has_gpu_engine.h"
 #include "sok_ops/kernels/gpu_kernels.h"
-#include "sok_ops/kernels/tf_versions.h"
-#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "sok_ops/kernels/placed_graph.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/graph/graph.h"
-#include "tensorflow/core/graph/node_builder.h"
-#include "tensorflow/core/util/device_name_utils.h"
 
 namespace sok {
 namespace {
@@ -45,65 +40,36 @@ class PassMarkOp : public tf::OpKernel {
 REGISTER_KERNEL_BUILDER(Name("SokPassMark").Device(tf::DEVICE_CPU), PassMarkOp);
 SOK_GPU_KERNEL(PassMarkOp, "SokPassMark", "mark");
 
-using DeviceName = tf::DeviceNameUtils::ParsedName;
-
 class ControlEdges {
  public:
-  explicit ControlEdges(tf::Graph* graph) : graph_(*graph) {}
+  explicit ControlEdges(PlacedGraph* placed) : placed_(*placed), graph_(placed->graph()) {}
 
-  bool HasLibraryOpOnGpu();
   tf::Status PassMarks();
 
  private:
-  static bool IsOfLibrary(const tf::Node& node) { return node.type_string().rfind("Sok", 0) == 0; }
-
-  // Empty for a node without a device.
-  const DeviceName& DeviceOf(const tf::Node& node);
-  bool IsOn(const tf::Node& node, const char* type) {
-    const DeviceName& device = DeviceOf(node);
-    return device.has_type && device.type == type;
-  }
   // Whether the op, on a GPU, has done all that others wait for when it has returned: an op of this library,
   // or one that only waits for such ops.
   bool OnlyEnqueues(const tf::Node& node);
   bool TakesCopy(const tf::Edge& edge);
-  // A new op on the device of `beside`.
-  tf::Status Add(tf::NodeBuilder* builder, const tf::Node& beside, tf::Node** added);
   tf::Status Replace(const tf::Edge* edge);
 
+  PlacedGraph& placed_;
   tf::Graph& graph_;
-  std::map<int, DeviceName> devices_;
   std::map<const tf::Node*, bool> only_enqueues_;
   // The ops that run after a node: on its own device, and by name on others.
   std::map<const tf::Node*, tf::Node*> marks_;
   std::map<std::pair<const tf::Node*, std::string>, tf::Node*> passed_;
 };
 
-const DeviceName& ControlEdges::DeviceOf(const tf::Node& node) {
-  const auto [found, is_new] = devices_.try_emplace(node.assigned_device_name_index());
-  if (is_new && node.has_assigned_device_name() &&
-      !tf::DeviceNameUtils::ParseFullName(node.assigned_device_name(), &found->second)) {
-    found->second = DeviceName();
-  }
-  return found->second;
-}
-
-bool ControlEdges::HasLibraryOpOnGpu() {
-  for (const tf::Node* node : graph_.op_nodes()) {
-    if (IsOfLibrary(*node) && IsOn(*node, "GPU")) return true;
-  }
-  return false;
-}
-
 bool ControlEdges::OnlyEnqueues(const tf::Node& node) {
-  if (IsOfLibrary(node)) return true;
+  if (PlacedGraph::IsOfLibrary(node)) return true;
   if (node.type_string() != "NoOp") return false;
   const auto known = only_enqueues_.find(&node);
   if (known != only_enqueues_.end()) return known->second;
   bool only = true;
   for (const tf::Edge* edge : node.in_edges()) {
     const tf::Node& before = *edge->src();
-    only = only && (!before.IsOp() || IsOn(before, "CPU") || OnlyEnqueues(before));
+    only = only && (!before.IsOp() || placed_.IsOn(before, "CPU") || OnlyEnqueues(before));
   }
   return only_enqueues_[&node] = only;
 }
@@ -113,17 +79,10 @@ bool ControlEdges::TakesCopy(const tf::Edge& edge) {
   const tf::Node& to = *edge.dst();
   if (!edge.IsControlEdge() || !from.IsOp() || !to.IsOp()) return false;
   if (from.IsControlFlow() || to.IsControlFlow()) return false;
-  if (!tf::DeviceNameUtils::IsSameAddressSpace(DeviceOf(from), DeviceOf(to))) return false;
-  const bool leaves = IsOn(from, "GPU") && IsOn(to, "CPU") && OnlyEnqueues(from);
-  const bool enters = IsOn(from, "CPU") && IsOn(to, "GPU");
+  if (!placed_.AreTogether(from, to)) return false;
+  const bool leaves = placed_.IsOn(from, "GPU") && placed_.IsOn(to, "CPU") && OnlyEnqueues(from);
+  const bool enters = placed_.IsOn(from, "CPU") && placed_.IsOn(to, "GPU");
   return leaves || enters;
-}
-
-tf::Status ControlEdges::Add(tf::NodeBuilder* builder, const tf::Node& beside, tf::Node** added) {
-  TF_RETURN_IF_ERROR(builder->Finalize(&graph_, added));
-  (*added)->set_requested_device(beside.assigned_device_name());
-  (*added)->set_assigned_device_name(beside.assigned_device_name());
-  return tf::Status();
 }
 
 tf::Status ControlEdges::Replace(const tf::Edge* edge) {
@@ -132,12 +91,12 @@ tf::Status ControlEdges::Replace(const tf::Edge* edge) {
   tf::Node*& mark = marks_[from];
   if (mark == nullptr) {
     tf::NodeBuilder builder(graph_.NewName(from->name() + "/sok_mark"), "SokMark");
-    TF_RETURN_IF_ERROR(Add(&builder.ControlInput(from), *from, &mark));
+    TF_RETURN_IF_ERROR(placed_.Add(&builder.ControlInput(from), *from, &mark));
   }
   tf::Node*& passed = passed_[{from, to->assigned_device_name()}];
   if (passed == nullptr) {
     tf::NodeBuilder builder(graph_.NewName(from->name() + "/sok_pass_mark"), "SokPassMark");
-    TF_RETURN_IF_ERROR(Add(&builder.Input(mark), *to, &passed));
+    TF_RETURN_IF_ERROR(placed_.Add(&builder.Input(mark), *to, &passed));
   }
   graph_.RemoveControlEdge(edge);
   graph_.AddControlEdge(passed, to);
@@ -156,9 +115,7 @@ tf::Status ControlEdges::PassMarks() {
 class ControlEdgesPass : public tf::GraphOptimizationPass {
  public:
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
-    if (options.graph == nullptr || *options.graph == nullptr || !HasGpuEngine()) return tf::Status();
-    ControlEdges edges(options.graph->get());
-    return edges.HasLibraryOpOnGpu() ? edges.PassMarks() : tf::Status();
+    return ChangeIfOnGpu(options, [](PlacedGraph* graph) { return ControlEdges(graph).PassMarks(); });
   }
 };
 

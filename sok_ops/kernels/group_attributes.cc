@@ -100,6 +100,7 @@ struct LookupAttributes {
   std::vector<int64_t> slots;
   std::vector<bool> positive_weights_only;
   std::vector<bool> placed;
+  std::vector<bool> packed;
 
   tf::Status Read(tf::OpKernelConstruction* construction) {
     TF_RETURN_IF_ERROR(construction->GetAttr("table_of", &table_of));
@@ -113,6 +114,11 @@ struct LookupAttributes {
       return tf::errors::InvalidArgument("SokGroupLookup: attributes of different lengths");
     }
     TF_RETURN_IF_ERROR(OptionalFlags(construction, "positive_weights_only", lookups, &positive_weights_only));
+    if (construction->HasAttr("packed")) {
+      TF_RETURN_IF_ERROR(OptionalFlags(construction, "packed", lookups, &packed));
+    } else {
+      packed.assign(lookups, false);
+    }
     return OptionalFlags(construction, "placed", lookups, &placed);
   }
 
@@ -173,9 +179,11 @@ tf::Status GroupAttributes::Read(tf::OpKernelConstruction* construction) {
     specs.push_back(lookups.SpecOf(l));
     tensors.push_back(lookups.TensorsOf(l));
     TF_RETURN_IF_ERROR(lookups.Check(l, specs[l], num_tables));
+    if (lookups.packed[l]) continue;
     bags_needed += tensors[l].bag_inputs;
     weights_needed += specs[l].weighted ? 1 : 0;
   }
+  packed = lookups.packed;
   if (bags_needed != num_bags || num_sparse() != num_dense_shapes || weights_needed != num_weights) {
     return tf::errors::InvalidArgument("SokGroupLookup: ", num_bags, " bag inputs, ", num_dense_shapes,
                                        " dense shapes and ", num_weights, " weights, but the lookups need ",

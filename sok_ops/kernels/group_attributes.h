@@ -1,6 +1,7 @@
 #ifndef SOK_SOK_OPS_KERNELS_GROUP_ATTRIBUTES_H_
 #define SOK_SOK_OPS_KERNELS_GROUP_ATTRIBUTES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -68,8 +69,10 @@ struct GroupAttributes {
   std::vector<int64_t> dims;        // by table
   std::vector<LookupSpec> specs;    // by lookup
   std::vector<TensorSpec> tensors;  // by lookup
+  std::vector<bool> packed;         // by lookup: whether its tensors are in the op's input `batch`
   OutputLayout layout;
 
+  bool has_batch() const { return std::find(packed.begin(), packed.end(), true) != packed.end(); }
   // The number of lookups with sparse ids.
   int num_sparse() const;
 

@@ -8,28 +8,13 @@
 
 #include "cc/lookup/lookup_input.h"
 #include "sok_ops/kernels/group_attributes.h"
+#include "sok_ops/kernels/packed_batch.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "sok_ops/kernels/tf_versions.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
-
-// The tensors of one lookup, in the memory of the kernel's device. Tensors that the lookup does not have are
-// null.
-struct LookupTensors {
-  const tensorflow::Tensor* ids = nullptr;
-  const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, 2]
-  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [2], in host memory
-  const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]
-  const tensorflow::Tensor* places = nullptr;       // the weights' own indices or row_splits
-  const tensorflow::Tensor* weights = nullptr;      // [ids]
-};
-
-// The tensors of each lookup. They are the inputs after the handles: the ids of all lookups, then the bags,
-// the dense shapes and the weights.
-std::vector<LookupTensors> InputTensors(tensorflow::OpKernelContext* context,
-                                        const GroupAttributes& attributes);
 
 // Checks dtypes, shapes and the number of bags. Sets *shape to the shape of the lookup's output, and *input
 // to the engine's view of the tensors, valid as long as the tensors. Errors name the variable.
@@ -113,19 +98,21 @@ tf::Status ReadTraining(tf::OpKernelContext* context, const TableRef& table, boo
 }  // namespace
 
 tf::Status ReadGroupInputs(tf::OpKernelContext* context, const GroupTables& tables, GroupShape* shape,
-                           std::vector<LookupInput>* inputs) {
+                           GroupInputs* inputs) {
   const GroupAttributes& attributes = *shape->attributes;
   TF_RETURN_IF_ERROR(ReadTraining(context, tables.refs[0], &shape->training));
-  const std::vector<LookupTensors> tensors = InputTensors(context, attributes);
+  int first = static_cast<int>(attributes.dims.size());
+  if (attributes.has_batch()) TF_RETURN_IF_ERROR(UnpackBatch(context, first++, attributes, &inputs->batch));
+  const std::vector<LookupTensors> tensors = InputTensors(context, first, attributes, inputs->batch);
   std::vector<tf::TensorShape> of_lookups(tensors.size());
-  inputs->resize(tensors.size());
+  inputs->lookups.resize(tensors.size());
   shape->num_ids.resize(tensors.size());
   shape->outputs.clear();
   for (size_t l = 0; l < tensors.size(); ++l) {
     const LookupSpec& spec = attributes.specs[l];
     TF_RETURN_IF_ERROR(ReadLookupTensors(spec, attributes.tensors[l], tensors[l], tables.refs[spec.table],
-                                         &of_lookups[l], &(*inputs)[l]));
-    shape->num_ids[l] = (*inputs)[l].num_ids;
+                                         &of_lookups[l], &inputs->lookups[l]));
+    shape->num_ids[l] = inputs->lookups[l].num_ids;
   }
   return attributes.layout.Shapes(of_lookups, tables.refs, &shape->outputs);
 }
@@ -206,17 +193,23 @@ tf::Status Invalid(const TableRef& table, const Args&... args) {
 
 std::string Shape(const tf::Tensor& tensor) { return tensor.shape().DebugString(); }
 
-const tf::Tensor* NextInput(tf::OpKernelContext* context, int* next) { return &context->input((*next)++); }
+// Whether a packed lookup's bags are 32-bit row splits.
+bool AreNarrowSplits(const tf::Tensor* bags) { return bags != nullptr && bags->dtype() == tf::DT_INT32; }
 
 tf::Status CheckSparseShapes(const LookupTensors& tensors, const TableRef& table) {
   const int64_t nnz = tensors.ids->NumElements();
   const tf::Tensor& indices = *tensors.indices;
   const tf::Tensor& dense_shape = *tensors.dense_shape;
-  if (indices.dims() != 2 || indices.dim_size(0) != nnz || indices.dim_size(1) != 2) {
+  const bool narrow = AreNarrowSplits(&indices);
+  if (!narrow && (indices.dims() != 2 || indices.dim_size(0) != nnz || indices.dim_size(1) != 2)) {
     return Invalid(table, "sparse ids have indices of shape ", Shape(indices), ", not [", nnz, ", 2]");
   }
   if (dense_shape.dims() != 1 || dense_shape.NumElements() != 2) {
     return Invalid(table, "sparse ids have a dense_shape of shape ", Shape(dense_shape), ", not [2]");
+  }
+  if (narrow && indices.NumElements() - 1 != dense_shape.flat<int64_t>()(0)) {
+    return Invalid(table, "packed ids have splits of shape ", Shape(indices), " for ",
+                   dense_shape.flat<int64_t>()(0), " bags");
   }
   return tf::Status();
 }
@@ -275,8 +268,13 @@ LookupInput InputOf(const LookupTensors& tensors, int64_t bags) {
   input.key_type = KeyTypeOf(tensors.ids->dtype());
   input.num_ids = tensors.ids->NumElements();
   input.num_bags = bags;
-  input.indices = DataOf<int64_t>(tensors.indices);
-  input.row_splits = DataOf<int64_t>(tensors.row_splits);
+  const tf::Tensor* const of_bags = tensors.indices != nullptr ? tensors.indices : tensors.row_splits;
+  if (AreNarrowSplits(of_bags)) {
+    input.narrow_splits = DataOf<int32_t>(of_bags);
+  } else {
+    input.indices = DataOf<int64_t>(tensors.indices);
+    input.row_splits = DataOf<int64_t>(tensors.row_splits);
+  }
   input.weights = DataOf<float>(tensors.weights);
   input.weight_places = DataOf<int64_t>(tensors.places);
   return input;
@@ -284,25 +282,42 @@ LookupInput InputOf(const LookupTensors& tensors, int64_t bags) {
 
 }  // namespace
 
-std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context, const GroupAttributes& attributes) {
-  int input = static_cast<int>(attributes.dims.size());
-  int bags = input + static_cast<int>(attributes.specs.size());
-  int dense_shapes = bags;
-  for (const TensorSpec& spec : attributes.tensors) dense_shapes += spec.bag_inputs;
-  int weights = dense_shapes + attributes.num_sparse();
+std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context, int first,
+                                        const GroupAttributes& attributes,
+                                        const std::vector<tf::Tensor>& batch) {
+  // The positions of the next tensors, by whether they are in the batch.
+  struct {
+    int ids, bags, weights;
+  } next[2] = {{first, first, 0}, {0, 0, 0}};
+  int dense_shape = 0;
+  for (size_t l = 0; l < attributes.specs.size(); ++l) {
+    auto& of = next[attributes.packed[l] ? 1 : 0];
+    ++of.bags;
+    of.weights += attributes.tensors[l].bag_inputs;
+  }
+  dense_shape = next[0].bags + next[0].weights;
+  next[0].weights = dense_shape + attributes.num_sparse();
+  next[1].weights += next[1].bags;
+
   std::vector<LookupTensors> all;
   for (size_t l = 0; l < attributes.specs.size(); ++l) {
     const LookupSpec& spec = attributes.specs[l];
+    const bool packed = attributes.packed[l];
+    auto& of = next[packed ? 1 : 0];
+    const auto take = [&](int* position) {
+      const tf::Tensor* const tensor = packed ? &batch[(*position)++] : &context->input((*position)++);
+      return tensor->dtype() == tf::DT_INVALID ? nullptr : tensor;
+    };
     LookupTensors tensors;
-    tensors.ids = NextInput(context, &input);
+    tensors.ids = take(&of.ids);
     if (spec.layout == IdLayout::kSparse) {
-      tensors.indices = NextInput(context, &bags);
-      tensors.dense_shape = NextInput(context, &dense_shapes);
+      tensors.indices = take(&of.bags);
+      tensors.dense_shape = &context->input(dense_shape++);
     } else if (spec.layout == IdLayout::kRagged) {
-      tensors.row_splits = NextInput(context, &bags);
+      tensors.row_splits = take(&of.bags);
     }
-    if (attributes.tensors[l].placed) tensors.places = NextInput(context, &bags);
-    if (spec.weighted) tensors.weights = NextInput(context, &weights);
+    if (attributes.tensors[l].placed) tensors.places = take(&of.bags);
+    if (spec.weighted) tensors.weights = take(&of.weights);
     all.push_back(tensors);
   }
   return all;

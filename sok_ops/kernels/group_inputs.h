@@ -34,6 +34,28 @@ tensorflow::Status ReadTables(tensorflow::OpKernelContext* context, const std::v
 // FailedPrecondition if the tables are sharded over several ranks; other ops look up in such tables.
 tensorflow::Status CheckOneRank(const GroupTables& tables);
 
+// The tensors of one lookup. Those that the lookup does not have are null.
+struct LookupTensors {
+  const tensorflow::Tensor* ids = nullptr;
+  const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, 2]; packed perhaps as row_splits
+  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [2], in host memory
+  const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]; packed perhaps as int32
+  const tensorflow::Tensor* places = nullptr;       // the weights' own indices or row_splits
+  const tensorflow::Tensor* weights = nullptr;      // [ids]
+};
+
+// The tensors of each lookup: the kernel's inputs from `first` on, and for packed lookups the tensors of
+// `batch`. Both are in the order of an op's inputs. In a batch, a tensor without a dtype stands for none.
+std::vector<LookupTensors> InputTensors(tensorflow::OpKernelContext* context, int first,
+                                        const GroupAttributes& attributes,
+                                        const std::vector<tensorflow::Tensor>& batch);
+
+// What a lookup op takes in one step. Valid as long as the kernel's inputs.
+struct GroupInputs {
+  std::vector<LookupInput> lookups;
+  std::vector<tensorflow::Tensor> batch;  // the tensors of packed lookups, on the device
+};
+
 // The sizes of one step of a group. The later kernels of the step check their inputs against them.
 struct GroupShape {
   std::shared_ptr<const GroupAttributes> attributes;
@@ -45,9 +67,9 @@ struct GroupShape {
 };
 
 // Reads and checks the inputs of a lookup op after its handles. shape->attributes must be set; fills in the
-// rest of `shape`. (*inputs)[l] belongs to lookup l, and is valid as long as the kernel's inputs.
+// rest of `shape`.
 tensorflow::Status ReadGroupInputs(tensorflow::OpKernelContext* context, const GroupTables& tables,
-                                   GroupShape* shape, std::vector<LookupInput>* inputs);
+                                   GroupShape* shape, GroupInputs* inputs);
 
 // Reads the gradients of a group's outputs, `num_gradients` inputs that begin with `first_input`.
 // (*gradients)[l] belongs to lookup l. weighted[l] says whether the weights of lookup l get gradients.

@@ -36,12 +36,12 @@ class GroupLookupOp : public tf::OpKernel {
     std::shared_ptr<GroupLookup> done = TakeWithPlan(done_, tables.engine);
     GroupShape& shape = done->shape;
     shape.attributes = attributes_;
-    std::vector<LookupInput> inputs;
+    GroupInputs inputs;
     OP_REQUIRES_OK(context, ReadGroupInputs(context, tables, &shape, &inputs));
     std::vector<OutputRows> outputs;
     OP_REQUIRES_OK(context,
                    AllocateOutputs(context, attributes_->layout, shape.outputs, tables.refs, &outputs));
-    const GroupBatch batch{tables.tables, attributes_->specs, inputs, shape.training};
+    const GroupBatch batch{tables.tables, attributes_->specs, inputs.lookups, shape.training};
     const TfEngineContext call(context);
     OP_REQUIRES_OK(context, tables.Named(tables.engine->Lookup(*call, batch, done->plan.get(), outputs,
                                                                scratch_.Take(tables.engine).get())));
@@ -55,6 +55,7 @@ class GroupLookupOp : public tf::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
 SOK_GPU_KERNEL(GroupLookupOp, "SokGroupLookup", "handles", "dense_shapes", "training", "plan");
+SOK_GPU_KERNEL(GroupLookupOp, "SokPackedGroupLookup", "handles", "batch", "dense_shapes", "training", "plan");
 
 class GroupLookupGradOp : public tf::OpKernel {
  public:
@@ -137,9 +138,9 @@ class GroupLookupAheadOp : public tf::OpKernel {
 
  private:
   Status Merge(tf::OpKernelContext* context, const GroupTables& tables, GroupLookup* lookup) {
-    std::vector<LookupInput> inputs;
+    GroupInputs inputs;
     SOK_RETURN_IF_ERROR(FromTf(ReadGroupInputs(context, tables, &lookup->shape, &inputs)));
-    const GroupBatch batch{tables.tables, attributes_->specs, inputs, lookup->shape.training};
+    const GroupBatch batch{tables.tables, attributes_->specs, inputs.lookups, lookup->shape.training};
     const TfEngineContext call(context);
     return tables.engine->Merge(*call, batch, lookup->plan.get(), scratch_.Take(tables.engine).get());
   }
@@ -151,6 +152,8 @@ class GroupLookupAheadOp : public tf::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupAhead").Device(tf::DEVICE_CPU), GroupLookupAheadOp);
 SOK_GPU_KERNEL(GroupLookupAheadOp, "SokGroupLookupAhead", "handles", "dense_shapes", "training", "ahead");
+SOK_GPU_KERNEL(GroupLookupAheadOp, "SokPackedGroupLookupAhead", "handles", "batch", "dense_shapes",
+               "training", "ahead");
 
 class GroupLookupReadOp : public tf::OpKernel {
  public:

@@ -46,12 +46,12 @@ class GroupRouteOp : public tf::OpKernel {
     routed->group = tables.engine->NewRoutedGroup();
     routed->rank = tables.options().rank;
     routed->shape.attributes = attributes_;
-    std::vector<LookupInput> inputs;
+    GroupInputs inputs;
     // From here on errors are sent as messages, because the other ranks wait for a message from this rank.
     const Status status =
         WithinMemory([&] { return FromTf(ReadGroupInputs(context, tables, &routed->shape, &inputs)); });
     if (!status.ok()) routed->shape.outputs.clear();
-    const GroupBatch batch{tables.tables, attributes_->specs, inputs, routed->shape.training};
+    const GroupBatch batch{tables.tables, attributes_->specs, inputs.lookups, routed->shape.training};
     OutgoingWords outgoing(context, routed->rank);
     const TfEngineContext call(context);
     OP_REQUIRES_OK(context,
@@ -85,6 +85,8 @@ class GroupRouteOp : public tf::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupRoute").Device(tf::DEVICE_CPU), GroupRouteOp);
 SOK_GPU_KERNEL(GroupRouteOp, "SokGroupRoute", "handles", "dense_shapes", "training", "splits", "plan");
+SOK_GPU_KERNEL(GroupRouteOp, "SokPackedGroupRoute", "handles", "batch", "dense_shapes", "training", "splits",
+               "plan");
 
 class GroupServeOp : public tf::OpKernel {
  public:
