@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import fake_gpu_device  # noqa: F401 - gives this process the device
 import measure
-from benchmark_support import BAZEL_BIN
+from benchmark_support import BAZEL_BIN, run_workload
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookup_and_step.py"
 SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "1", "--batches", "2"]
@@ -41,6 +41,15 @@ def test_without_a_gpu_it_says_so(main, monkeypatch):
     monkeypatch.setattr(tf.config.experimental, "list_physical_devices", lambda _: [])
     with pytest.raises(SystemExit, match="--device gpu: TensorFlow finds no GPU"):
         main([*SMALL, "--device", "gpu"])
+
+
+def test_the_work_of_the_host(tmp_path):
+    _, results = run_workload(tmp_path, "gpu_host_work")
+    assert len(results) == 2 * 3
+    for result in results:
+        assert list(result.timings) == ["session.run alone", "step"]
+        assert 8 * result.counts["ids"] <= result.counts["bytes_to_device"]
+        assert result.counts["allocations"] == 0 < result.counts["kernels"]
 
 
 BENCHMARK = BAZEL_BIN / "cuda" / "programs" / "engine_benchmark_on_host"

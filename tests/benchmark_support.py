@@ -21,6 +21,7 @@ _SERVERS = "--features 2 --batch 16 --rows 60 --dim 4 --batches 2 --rounds 1 --t
 TINY = {
     "checkpoints": "--gib 0.001,0.1 --dim 8",
     "feature_columns": "--features 3 --batch 8 --rows 30 --dim 4 --rounds 1 --batches 2",
+    "gpu_host_work": "--features 2 --batch 8 --hotness 1,2 --dim 4 --rounds 1",
     "growth": "--rows 90,300 --dim 4 --batch 64 --rounds 1",
     "instructions": "--features 2 --rows 60 --dim 4 --batch 8",
     "lookup_and_step": f"{_TABLES} --batches 2",
