@@ -15,6 +15,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import kernels
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.tables.storage_option import StorageOption, StorageType
 
 v1 = tf.compat.v1
 CPU, GPU = "/CPU:0", "/GPU:0"
@@ -479,3 +480,12 @@ def test_what_the_host_does_in_a_step_is_for_the_group_not_for_each_table():
         # What kernels read of each lookup and table; tensors that begin at multiples of 64 bytes.
         of_kernels = tables * (192 + 2 * 63) + 1024
         assert work["bytes_to_device"] <= 8 * ids + 4 * splits + of_gradients + of_kernels
+
+
+def test_a_disk_below_memory_is_refused_by_name(tmp_path):
+    memory = StorageOption(StorageType.DRAM_SSDHASH, str(tmp_path), [1000])
+    with tf.Graph().as_default(), v1.Session() as session:
+        with tf.device(GPU):
+            sok.EmbeddingVariable("my_table", 3, memory=memory)
+        with pytest.raises(tf.errors.UnimplementedError, match="'my_table': tables on a GPU have no disk"):
+            initialize(session)

@@ -45,6 +45,10 @@ class RowStore {
   Status BringUp(Executor& executor, Span<const int64_t> rows, RowUse use) {
     return tiers_ == nullptr ? OkStatus() : tiers_->BringUp(executor, rows, use, &slabs_);
   }
+  // Makes the next BringUp of `rows` new rows unable to fail.
+  Status MakeRoom(Executor& executor, int64_t rows) {
+    return tiers_ == nullptr ? OkStatus() : tiers_->FreeFrames(executor, rows, &slabs_);
+  }
   // A row is no longer in use.
   void Forget(int64_t row) {
     if (tiers_ != nullptr) tiers_->Forget(row);

@@ -111,10 +111,6 @@ void RowTiers::Forget(int64_t row) {
 }
 
 Status RowTiers::FreeFrames(Executor& executor, int64_t n, Slabs* frames) {
-  const auto is_row = [this](int64_t row) { return row >= 0 && row < where_.rows(); };
-  SOK_RETURN_IF_ERROR(file_->Compact(
-      executor, [&](int64_t row) { return !is_row(row) ? kNone : CopyOf(row); },
-      [&](int64_t row, int64_t place) { SetCopy(row, place); }));
   const int64_t free = static_cast<int64_t>(free_.size());
   const int64_t held = static_cast<int64_t>(frames_.size());
   const int64_t more = std::clamp<int64_t>(n - free, 0, std::max<int64_t>(limit_ - held, 0));
@@ -149,6 +145,10 @@ std::vector<int64_t> RowTiers::ChooseVictims(int64_t n) {
 }
 
 Status RowTiers::SendDown(Executor& executor, Span<const int64_t> victims, const Slabs& frames) {
+  const auto is_row = [this](int64_t row) { return row >= 0 && row < where_.rows(); };
+  SOK_RETURN_IF_ERROR(file_->Compact(
+      executor, [&](int64_t row) { return is_row(row) ? CopyOf(row) : kNone; },
+      [&](int64_t row, int64_t place) { SetCopy(row, place); }));
   std::vector<int64_t> changed;
   std::vector<int64_t> rows;
   for (const int64_t victim : victims) {

@@ -49,6 +49,10 @@ class RowTiers {
   // that was never brought up is zeros. Errors are those of RowFile, and of memory: no row has changed then.
   Status BringUp(Executor& executor, Span<const int64_t> rows, RowUse use, Slabs* frames);
 
+  // Makes free at least `n` frames, so that the next BringUp of as many new rows cannot fail. Errors as for
+  // BringUp.
+  Status FreeFrames(Executor& executor, int64_t n, Slabs* frames);
+
   // The frame of a row that was brought up since BeginCall.
   int64_t frame(int64_t row) const { return where_[row] - 1; }
   // Whether the row was ever brought up, and not forgotten since.
@@ -82,8 +86,6 @@ class RowTiers {
   // Notes that a row in memory is used.
   void Use(Frame* frame, RowUse use);
   void FreeCopy(Frame* frame);
-  // Makes free_ at least `n` frames.
-  Status FreeFrames(Executor& executor, int64_t n, Slabs* frames);
   // Chooses at most `n` frames whose rows may leave: those that were not used since all uses were counted
   // down by one, which happens when there are no more of them.
   std::vector<int64_t> ChooseVictims(int64_t n);

@@ -93,8 +93,8 @@ class Table final : public EngineTable {
   enum class InitialValues { kAll, kSlots, kNone };
 
   // Like Find, but inserts absent ids in the order of `ids` with their initial values, without admission,
-  // counting or eviction: for loading. ResourceExhausted if the capacity or memory is exhausted; then nothing
-  // was inserted.
+  // counting or eviction: for loading. Brings all rows up, to be written. ResourceExhausted if the capacity
+  // or memory is exhausted; then nothing was inserted.
   Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows,
                     InitialValues values = InitialValues::kAll);
 
@@ -106,10 +106,10 @@ class Table final : public EngineTable {
   Status PlaceRows(int64_t rows, PlaceBytes place);
 
   // Finds or inserts the distinct ids of a training lookup, in which ids[i] occurs counts[i] >= 1 times. Like
-  // FindOrMake, but ids that options().admission does not admit yet get no row (kAbsent), and a full table
-  // evicts other rows as options().on_full says. Reads `counts` only if counts_lookups(). After an error the
-  // table is unchanged. With admission.before_lookup, *read_default are the positions, in order, of ids that
-  // have a row, but read as admission.default_value in this lookup.
+  // FindOrMake, to be read, but ids that options().admission does not admit yet get no row (kAbsent), and a
+  // full table evicts other rows as options().on_full says. Reads `counts` only if counts_lookups(). After an
+  // error the table is unchanged. With admission.before_lookup, *read_default are the positions, in order, of
+  // ids that have a row, but read as admission.default_value in this lookup.
   Status FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                          Span<int64_t> rows, std::vector<int64_t>* read_default);
   bool counts_lookups() const { return has_frequency(); }
@@ -245,7 +245,7 @@ class Table final : public EngineTable {
   Status ReserveRecords(int64_t rows);
   Status CheckCapacity(int64_t new_keys) const;
   // The same for a lookup with `rows`: evicts other rows if the options say so.
-  Status MakeRoom(Span<const int64_t> rows, int64_t new_keys);
+  Status MakeRoom(Executor& executor, Span<const int64_t> rows, int64_t new_keys);
   // Inserts ids, which are distinct and absent, with their initial values; rows[i] = the row of ids[i].
   Status Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, InitialValues values);
   // Gives `rows`, those of RowDirectory::NextRows, to ids, and writes their initial values. Needs a Reserve.

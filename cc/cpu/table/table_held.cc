@@ -261,7 +261,6 @@ Status HeldCpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
   const auto values = parts.slots ? Table::InitialValues::kNone : Table::InitialValues::kSlots;
   table_.BeginCall();
   SOK_RETURN_IF_ERROR(table_.FindOrMake(executor_, keys, Span<int64_t>(rows), values));
-  SOK_RETURN_IF_ERROR(table_.BringUp(executor_, rows, RowUse::kWrite));
   std::vector<float*> records(rows.size());
   const RecordLayout& layout = table_.layout();
   std::vector<float> floats(layout.is_plain() ? 0 : rows.size() * layout.floats());

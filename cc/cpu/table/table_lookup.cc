@@ -38,6 +38,7 @@ SomeIds WithoutRows(Span<const int64_t> ids, Span<const int64_t> counts, Span<co
 Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows,
                          InitialValues values) {
   SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
+  SOK_RETURN_IF_ERROR(BringUp(executor, rows, RowUse::kWrite));
   const SomeIds absent = WithoutRows(ids, {}, rows);
   const int64_t made = static_cast<int64_t>(absent.ids.size());
   SOK_RETURN_IF_ERROR(CheckCapacity(made));
@@ -51,12 +52,13 @@ Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<
                               Span<int64_t> rows, std::vector<int64_t>* read_default) {
   read_default->clear();
   SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
+  SOK_RETURN_IF_ERROR(BringUp(executor, rows, RowUse::kRead));
   const SomeIds absent = WithoutRows(ids, counts, rows);
   if (has_admission()) {
     SOK_RETURN_IF_ERROR(
         InsertAdmitted(executor, absent.ids, absent.counts, absent.positions, rows, read_default));
   } else {
-    SOK_RETURN_IF_ERROR(MakeRoom(rows, static_cast<int64_t>(absent.ids.size())));
+    SOK_RETURN_IF_ERROR(MakeRoom(executor, rows, static_cast<int64_t>(absent.ids.size())));
     SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows));
   }
   ++uses_;
@@ -79,7 +81,7 @@ Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<c
     if (admission_.Admits(totals[i])) admitted.Add(positions[i], ids[i], totals[i] - counts[i]);
   }
   SOK_RETURN_IF_ERROR(Named(admission_.Reserve(ids)));
-  SOK_RETURN_IF_ERROR(MakeRoom(rows, static_cast<int64_t>(admitted.ids.size())));
+  SOK_RETURN_IF_ERROR(MakeRoom(executor, rows, static_cast<int64_t>(admitted.ids.size())));
   SOK_RETURN_IF_ERROR(InsertAt(executor, admitted.ids, admitted.positions, rows));
   admission_.Commit(ids, counts, totals, steps_);
   // New rows start with the occurrences that were counted before this lookup.
@@ -99,7 +101,7 @@ Status Table::InsertAt(Executor& executor, Span<const int64_t> ids, Span<const i
   return OkStatus();
 }
 
-Status Table::MakeRoom(Span<const int64_t> rows, int64_t new_keys) {
+Status Table::MakeRoom(Executor& executor, Span<const int64_t> rows, int64_t new_keys) {
   if (options_.on_full == OnFull::kError) return CheckCapacity(new_keys);
   const int64_t surplus = size() + new_keys - options_.capacity;
   if (surplus <= 0) return OkStatus();
@@ -107,10 +109,11 @@ Status Table::MakeRoom(Span<const int64_t> rows, int64_t new_keys) {
   if (needed > options_.capacity) {
     return LookupExceedsCapacity(options_, needed);
   }
-  // Allocates all memory first, so that nothing can fail once rows are being erased.
+  // Allocates all memory and writes to disk first, so that nothing can fail once rows are being erased.
   SOK_RETURN_IF_ERROR(Reserve(new_keys));
   SOK_RETURN_IF_ERROR(PrepareErase(surplus));
   SOK_RETURN_IF_ERROR(Named(queue_.PrepareTake(directory_, usage_, surplus, needed - new_keys, new_keys)));
+  SOK_RETURN_IF_ERROR(Named(store_.MakeRoom(executor, new_keys)));
   return EraseRows(queue_.Take(directory_, usage_, surplus, rows));
 }
 
