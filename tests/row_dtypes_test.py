@@ -281,7 +281,9 @@ def test_every_way_to_make_a_table_takes_the_types(name, session):
     assert (table.row_dtype, table.dtype) == (tf.float16, tf.float32)
     # The initializer, and in some graphs what makes the table for a restore.
     made = [op for op in table.graph.get_operations() if op.type == "SokInitializeTable"]
-    assert {(op.get_attr("slot_dtype"), op.get_attr("rounding")) for op in made} == {(tf.bfloat16, b"nearest")}
+    assert {(op.get_attr("slot_dtype"), op.get_attr("rounding")) for op in made} == {
+        (tf.bfloat16, b"nearest")
+    }
 
 
 def test_options_of_columns_that_share_a_table_have_the_same_types(session):
