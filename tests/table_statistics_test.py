@@ -10,6 +10,7 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.tables.storage_option import CacheStrategy, StorageOption, StorageType
 
 session = harness.session
 
@@ -147,6 +148,27 @@ def summaries(folder):
                     assert (value.tag, event.step) not in found
                     found[value.tag, event.step] = value.simple_value
     return found
+
+
+def test_the_hook_writes_what_a_disk_does(tmp_path):
+    """Three steps look up 4, 4 and the first 4 keys again, of which memory holds 4 rows of 16 bytes."""
+    below = StorageOption(StorageType.DRAM_SSDHASH, str(tmp_path / "rows"), [64], CacheStrategy.LRU)
+    with tf.Graph().as_default():
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        step = v1.train.get_or_create_global_step()
+        table = sok.EmbeddingVariable("table", 4, memory=below)
+        rows = tf.nn.embedding_lookup(table, 4 * (step % 2) + tf.range(4, dtype=tf.int64))
+        with tf.control_dependencies([rows]):
+            train = v1.assign_add(step, 1)
+        hook = sok.TableSummaryHook(str(tmp_path), save_steps=1)
+        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            for _ in range(3):
+                session.run(train)
+    got = summaries(tmp_path)
+    names = ("bytes_down_per_step", "bytes_up_per_step")
+    found = [[got[f"embedding/table/{name}", number] for name in names] for number in (1, 2, 3)]
+    assert found == [[0, 0], [64, 0], [64, 64]]
+    assert all(0 < got["embedding/table/memory_hit_ratio", number] < 1 for number in (1, 2, 3))
 
 
 def test_the_hook_writes_averages_of_steps(tmp_path):

@@ -56,21 +56,28 @@ def measure(point: argparse.Namespace) -> list[Result]:
             running[kind] = stack.enter_context(processes.MeasuringProcess(kind, command))
         for process in running.values():
             process.wait_until_ready()
-        return [_result(job, batches, what, point.rounds, running) for what in point.what]
+        named = {f"{kind}, {bytes_of(job.dim, kind)} bytes a row": one for kind, one in running.items()}
+        size = {"MB of float32 rows": round(job.bytes / 1e6)}
+        return [result_of(job, batches, what, point.rounds, named, **size) for what in point.what]
 
 
-def _result(
+def result_of(
     job: jobs.Job,
     batches: list[jobs.Batch],
     what: str,
     rounds: int,
     running: dict[str, processes.MeasuringProcess],
+    **of_tables: object,
 ) -> Result:
-    named = {f"{kind}, {bytes_of(job.dim, kind)} bytes a row": one for kind, one in running.items()}
-    timings = measure_turns({name: process.contender(what) for name, process in named.items()}, rounds)
+    """Measures running programs of the engine in turns; the first is what the others are compared with.
+
+    Args:
+      of_tables: what else the question says of the tables.
+    """
+    timings = measure_turns({name: process.contender(what) for name, process in running.items()}, rounds)
     question = {
         **{name: getattr(job, name) for name in ("threads", "features", "batch", "zipf", "dim", "hotness")},
-        "MB of float32 rows": round(job.bytes / 1e6),
+        **of_tables,
         "what": what,
     }
-    return Result(question, timings, next(iter(named)), {"unique": jobs.unique_per_step(batches)})
+    return Result(question, timings, next(iter(running)), {"unique": jobs.unique_per_step(batches)})

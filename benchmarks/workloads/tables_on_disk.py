@@ -9,7 +9,7 @@ import tempfile
 
 from bench import flags, jobs, processes
 from bench.report import Result
-from bench.timing import measure as measure_turns
+from workloads.row_types import result_of
 
 FLAGS = {
     **dict(threads=(2,), table_mb=(1333.0,), rows=None, features=(26,), batch=(4096,), zipf=(1.05,)),
@@ -42,20 +42,4 @@ def measure(point: argparse.Namespace) -> list[Result]:
             # The rows that are used often come to memory. No batch comes twice: rows that came up together
             # are neighbors, so a batch that returned would find its rows faster than any other.
             process.ask(f"0 step {max(len(batches) * 3 // 4, 1)}")
-        return [_result(job, batches, what, point.rounds, running) for what in point.what]
-
-
-def _result(
-    job: jobs.Job,
-    batches: list[jobs.Batch],
-    what: str,
-    rounds: int,
-    running: dict[str, processes.MeasuringProcess],
-) -> Result:
-    timings = measure_turns({name: process.contender(what) for name, process in running.items()}, rounds)
-    question = {
-        **{name: getattr(job, name) for name in ("threads", "features", "batch", "zipf", "dim", "hotness")},
-        "rows": job.rows,
-        "what": what,
-    }
-    return Result(question, timings, next(iter(running)), {"unique": jobs.unique_per_step(batches)})
+        return [result_of(job, batches, what, point.rounds, running, rows=job.rows) for what in point.what]
