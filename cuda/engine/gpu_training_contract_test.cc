@@ -29,6 +29,7 @@ SOK_GPU_OFFERS(GradientContract);
 SOK_GPU_OFFERS(WeightsContract);
 SOK_GPU_OFFERS(TrainingContract);
 SOK_GPU_OFFERS(FusedContract);
+SOK_GPU_OFFERS(RecordTypesContract);
 
 }  // namespace
 }  // namespace sok

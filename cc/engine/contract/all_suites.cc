@@ -17,6 +17,7 @@ SOK_OFFERED(GradientContract);
 SOK_OFFERED(WeightsContract);
 SOK_OFFERED(TrainingContract);
 SOK_OFFERED(FusedContract);
+SOK_OFFERED(RecordTypesContract);
 SOK_OFFERED(AdmissionContract);
 SOK_OFFERED(CapacityContract);
 SOK_OFFERED(SaveEvictionContract);

@@ -16,17 +16,18 @@ namespace sok {
 
 class EngineContract : public testing::TestWithParam<EngineCase> {};
 
-class TableContract : public EngineContract {};      // MakeTable, Describe, Assign; lookups without training
-class StaticContract : public EngineContract {};     // tables without hashing
-class EraseContract : public EngineContract {};      // EngineTable::Erase, and the reuse of erased rows
-class LookupContract : public EngineContract {};     // Engine::Lookup
-class PrefetchContract : public EngineContract {};   // Engine::Merge and Read
-class GradientContract : public EngineContract {};   // Engine::Backward, WriteReferences
-class WeightsContract : public EngineContract {};    // Engine::WeightGradients
-class TrainingContract : public EngineContract {};   // EngineTable::ApplyGradients
-class FusedContract : public EngineContract {};      // Engine::Train
-class AdmissionContract : public EngineContract {};  // TableOptions::admission
-class CapacityContract : public EngineContract {};   // TableOptions::on_full
+class TableContract : public EngineContract {};     // MakeTable, Describe, Assign; lookups without training
+class StaticContract : public EngineContract {};    // tables without hashing
+class EraseContract : public EngineContract {};     // EngineTable::Erase, and the reuse of erased rows
+class LookupContract : public EngineContract {};    // Engine::Lookup
+class PrefetchContract : public EngineContract {};  // Engine::Merge and Read
+class GradientContract : public EngineContract {};  // Engine::Backward, WriteReferences
+class WeightsContract : public EngineContract {};   // Engine::WeightGradients
+class TrainingContract : public EngineContract {};  // EngineTable::ApplyGradients
+class FusedContract : public EngineContract {};     // Engine::Train
+class RecordTypesContract : public EngineContract {};   // TableOptions::record
+class AdmissionContract : public EngineContract {};     // TableOptions::admission
+class CapacityContract : public EngineContract {};      // TableOptions::on_full
 class SaveEvictionContract : public EngineContract {};  // TableOptions::eviction, at a save
 class RanksContract : public EngineContract {};         // a group over ranks
 class ContentsContract : public EngineContract {};      // EngineTable::Hold: reading and writing rows

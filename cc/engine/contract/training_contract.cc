@@ -1,6 +1,7 @@
 // Backward passes and optimizer steps, separate and fused, against references row by row.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
@@ -12,6 +13,7 @@
 #include "cc/engine/contract/lookup_reference.h"
 #include "cc/engine/contract/suites.h"
 #include "cc/engine/contract/training_reference.h"
+#include "cc/optimizers/rule_info.h"
 
 namespace sok {
 namespace {
@@ -20,6 +22,7 @@ SOK_CONTRACT_SUITE(GradientContract);
 SOK_CONTRACT_SUITE(WeightsContract);
 SOK_CONTRACT_SUITE(TrainingContract);
 SOK_CONTRACT_SUITE(FusedContract);
+SOK_CONTRACT_SUITE(RecordTypesContract);
 
 const std::vector<int64_t> kDims = {16, 3, 1, 65};
 
@@ -149,6 +152,37 @@ TEST_P(FusedContract, StepsOfEveryOptimizerEqualTheReference) {
     TrainBesideReference(GetParam(), optimizer,
                          [](ContractGroup& group, const OutputValues& gradients, const std::string& name,
                             const std::vector<float>& hyper) { return group.Train(gradients, name, hyper); });
+  }
+}
+
+// Rows and slots in 16 bits: after a few steps as far from the reference, which rounds nothing, as roundings
+// can take them, each of at most a 128th with bfloat16.
+TEST_P(RecordTypesContract, StepsStayNearTheReference) {
+  constexpr FloatType kBf16 = FloatType::kBfloat16;
+  const RecordFormat formats[] = {{kBf16, kBf16},
+                                  {FloatType::kFloat16, FloatType::kFloat32},
+                                  {kBf16, kBf16, Rounding::kNearest},
+                                  {FloatType::kFloat32, kBf16}};
+  size_t next = 0;
+  for (const std::string& optimizer : GetParam().optimizers) {
+    if (FindRule(optimizer).value()->untouched != UntouchedRows::kStay) continue;
+    SCOPED_TRACE(optimizer);
+    std::vector<TableOptions> options = ManyTables();
+    for (TableOptions& table : options) table.record = formats[next++ % std::size(formats)];
+    ThreadPool executor(2);
+    ContractGroup group(GetParam(), executor, options);
+    TrainingReference reference(options);
+    for (uint32_t i = 0; i < 3; ++i) {
+      const ContractBatch batch = RandomBatch(i, GetParam().is_slow ? 6 : 30, kDims);
+      const OutputValues gradients = group.RandomGradients(batch, i + 1);
+      const std::vector<float> hyper = SampleHyper(optimizer, i);
+      ASSERT_TRUE(group.Lookup(batch).ok());
+      const Status status = i == 1 ? group.Train(gradients, optimizer, hyper)
+                                   : group.BackwardAndApply(gradients, optimizer, hyper);
+      ASSERT_TRUE(status.ok()) << status.message();
+      reference.Step(batch, gradients, optimizer, hyper);
+    }
+    reference.ExpectRows(group, 4.0 / 128);
   }
 }
 
