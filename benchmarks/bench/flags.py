@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 OPTIMIZERS = ("lazy_adam", "adam", "adagrad", "sgd", "rowwise_adagrad")
+ROW_DTYPES = ("float32", "float16", "bfloat16")
 
 
 class Flag(NamedTuple):

@@ -49,6 +49,7 @@ class Job:
       zipf: the exponent; 0 is the uniform distribution.
       batches: how many the steps rotate over.
       ids: a file of `write_ids`.
+      row_dtype: the type of rows. Slots are in float32, where a library lets them be.
     """
 
     features: int
@@ -62,10 +63,11 @@ class Job:
     threads: int = 1
     seed: int = 1
     ids: str = ""
+    row_dtype: str = "float32"
 
     @classmethod
     def of(cls, point: argparse.Namespace, **others: object) -> Job:
-        """The job of flags. `--rows`, or else the rows that fit into `--table_mb`, are of all tables."""
+        """The job of flags. `--rows`, or the float32 rows that fit into `--table_mb`, are of all tables."""
         values = {field.name: getattr(point, field.name, field.default) for field in dataclasses.fields(cls)}
         total = point.rows or int(point.table_mb * 1e6) // (point.dim * _BYTES_PER_FLOAT)
         values["rows"] = max(1, total // point.features)
@@ -73,7 +75,7 @@ class Job:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the rows of all tables, without the optimizer's slots."""
+        """Bytes of the rows of all tables in float32, without the optimizer's slots."""
         return self.features * self.rows * self.dim * _BYTES_PER_FLOAT
 
     @property
@@ -82,7 +84,12 @@ class Job:
         floats = (
             self.dim + 1 if self.optimizer == "rowwise_adagrad" else self.dim * (1 + _SLOTS[self.optimizer])
         )
-        return floats * _BYTES_PER_FLOAT
+        return floats * _BYTES_PER_FLOAT - self.dim * _BYTES_PER_FLOAT + self.row_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row without its slots."""
+        return self.dim * (_BYTES_PER_FLOAT if self.row_dtype == "float32" else 2)
 
     def bytes_moved(self, what: str, ids: float, unique: float) -> float:
         """The fewest bytes that a "forward", "lookup" or "step" with so many ids and distinct rows can move.
@@ -90,9 +97,8 @@ class Job:
         It reads ids and distinct rows and writes outputs. A step also reads the outputs' gradients, and reads
         and writes the distinct records (rows and slots).
         """
-        row = self.dim * _BYTES_PER_FLOAT
-        outputs = self.features * self.batch * row
-        lookup = 8 * ids + unique * row + outputs
+        outputs = self.features * self.batch * self.dim * _BYTES_PER_FLOAT
+        lookup = 8 * ids + unique * self.row_bytes + outputs
         return lookup + outputs + 2 * unique * self.record_bytes if what == "step" else lookup
 
     def row_values(self, feature: int) -> np.ndarray:

@@ -51,6 +51,8 @@ def engine_command(program: pathlib.Path, job: Job) -> list[str]:
     command = [str(program), "--optimizer", job.optimizer, "--threads", str(job.threads)]
     for name in ("features", "rows", "dim", "batch", "batches"):
         command += [f"--{name}", str(getattr(job, name))]
+    if job.row_dtype != "float32":
+        command += ["--row_type", job.row_dtype]
     return [*command, "--dense" if job.hotness == 1 else "--mean", job.ids] if job.ids else command
 
 

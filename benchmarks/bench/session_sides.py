@@ -249,7 +249,11 @@ class SokSide(SessionSide):
 
         job = self.job
         self.session.run(sok.Init(global_batch_size=job.batch, seed=job.seed))
-        self._tables = [sok.EmbeddingVariable(f"sok_{feature}", job.dim) for feature in range(job.features)]
+        # Another checkout may be older than the argument.
+        kind = {} if job.row_dtype == "float32" else {"dtype": tf.as_dtype(job.row_dtype)}
+        self._tables = [
+            sok.EmbeddingVariable(f"sok_{feature}", job.dim, **kind) for feature in range(job.features)
+        ]
         self._rows = v1.placeholder(tf.float32, [job.rows, job.dim])
         saver = sok.Saver()
         self._assign = [saver.load_embedding_values(table, self._rows) for table in self._tables]

@@ -39,18 +39,24 @@ class Library(NamedTuple):
     place: str  # module and class in bench
     environment: str = ""  # name of a file in benchmarks/requirements, without .txt; "": our environment
     optimizers: Sequence[str] = flags.OPTIMIZERS
+    row_dtypes: Sequence[str] = ("float32",)
     # If set, it trains with this optimizer instead of the run's, so that its results are not compared.
     trains_with: str = ""
 
 
 LIBRARIES = {
-    OURS: Library("session_sides.SokSide"),
+    OURS: Library("session_sides.SokSide", row_dtypes=flags.ROW_DTYPES),
     OTHER: Library("session_sides.SokSide"),
     LAZY: Library("session_sides.SokSide", optimizers=("adam",), trains_with="lazy_adam"),
     "tensorflow": Library("session_sides.TensorFlowSide"),
-    "tfra": Library("tfra_side.TfraSide", "tfra", ("lazy_adam", "adagrad", "sgd")),
+    "tfra": Library("tfra_side.TfraSide", "tfra", ("lazy_adam", "adagrad", "sgd"), flags.ROW_DTYPES),
     "torch": Library("torch_sides.TorchSide", "torch", ("lazy_adam", "adagrad", "sgd")),
-    "fbgemm": Library("torch_sides.FbgemmSide", "torch", ("adagrad", "sgd", "rowwise_adagrad")),
+    "fbgemm": Library(
+        "torch_sides.FbgemmSide",
+        "torch",
+        ("adagrad", "sgd", "rowwise_adagrad"),
+        row_dtypes=("float32", "float16"),
+    ),
 }
 
 
@@ -127,8 +133,9 @@ def interpreter(name: str, folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def can_run(name: str, job: Job, folder: pathlib.Path) -> bool:
-    """Whether a library has the job's optimizer, and an environment in `folder`; says so if it has none."""
-    if job.optimizer not in LIBRARIES[name].optimizers:
+    """Whether a library has the job's optimizer and row type, and an environment; says so if it has none."""
+    library = LIBRARIES[name]
+    if job.optimizer not in library.optimizers or job.row_dtype not in library.row_dtypes:
         return False
     if interpreter(name, folder) is not None:
         return True

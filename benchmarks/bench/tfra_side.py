@@ -56,18 +56,25 @@ class TfraSide(SessionSide):
         self._optimizer = make_optimizer(job.optimizer)
         self._tables = [
             de.get_variable(
-                f"tfra_{feature}", dim=job.dim, devices=["/CPU:0"], initializer=0.0, init_size=job.rows
+                f"tfra_{feature}",
+                dim=job.dim,
+                devices=["/CPU:0"],
+                initializer=0.0,
+                init_size=job.rows,
+                value_dtype=job.row_dtype,
             )
             for feature in range(job.features)
         ]
         self._rows = tf.compat.v1.placeholder(tf.float32, [job.rows, job.dim])
         keys = tf.range(job.rows, dtype=tf.int64)
-        self._insert = [table.upsert(keys, self._rows) for table in self._tables]
+        rows = tf.cast(self._rows, job.row_dtype)
+        self._insert = [table.upsert(keys, rows) for table in self._tables]
 
     def _make_targets(self, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor]) -> Targets:
         pairs = list(zip(self._tables, features))
-        forward = [self._forward(*pair) for pair in pairs]
+        forward = [tf.cast(self._forward(*pair), tf.float32) for pair in pairs]
         outputs, wrappers = zip(*(self._trained(*pair) for pair in pairs))
+        outputs = [tf.cast(output, tf.float32) for output in outputs]
         return targets_of(outputs, forward, wrappers, gradients, self._optimizer)
 
     def _fill(self, feature: int, rows: np.ndarray) -> None:

@@ -79,6 +79,7 @@ class FbgemmSide(EagerSide):
             learning_rate=LEARNING_RATE,
             eps=1e-7 if job.optimizer == "rowwise_adagrad" else 0.0,
             pooling_mode=common.PoolingMode.MEAN,
+            weights_precision=configs.SparseType.from_dtype(getattr(torch, job.row_dtype)),
             output_dtype=configs.SparseType.FP32,
         )
         for feature, weights in enumerate(self._tables.split_embedding_weights()):

@@ -20,6 +20,7 @@ FLAGS = {
     **dict(dim=(16, 64), optimizer=("lazy_adam", "rowwise_adagrad"), hotness=(1, 10)),
     **dict(batches=4, rounds=7, seed=1),
     "peers": flags.Flag(flags.one_of("name", _PEERS), "some of " + ",".join(_PEERS), _PEERS),
+    "row_dtype": flags.Flag(flags.one_of("type", flags.ROW_DTYPES), "type of rows", ("float32",)),
     "what": flags.Flag(flags.one_of("name", _WHATS), "forward, step or both", _WHATS),
     "environments": flags.Flag(pathlib.Path, "folder of the peers' environments", sides.default_folder()),
     "other": flags.Flag(sides.built_checkout, f"another checkout: {sides.OTHER} and {_OTHER_ENGINE}"),
@@ -49,7 +50,7 @@ def measure(point: argparse.Namespace) -> list[report.Result]:
         for group in groups_that_fit(names, library_bytes(job), free):
             processes.say(f"  filling tables: {', '.join([sides.OURS, *group])}")
             with _running(job, group, point, folder) as measured:
-                compare.check_agreement(measured, folder)
+                compare.check_agreement(measured, folder, job.row_dtype)
                 processes.say("  outputs agree; measuring")
                 copy = contender(machine.memory_copy(job.threads))
                 results += compare.compare(job, batches, measured, point.what, point.rounds, copy)
@@ -92,7 +93,8 @@ def _running(
     programs = {
         compare.ENGINE: processes.find_program("group_benchmark"),
         _OTHER_ENGINE: point.other and point.other / "benchmarks" / "engine" / "group_benchmark",
-        compare.GATHER: processes.find_program("parts_benchmark"),
+        # It reads rows of float32.
+        compare.GATHER: processes.find_program("parts_benchmark") if job.row_dtype == "float32" else None,
     }
     with contextlib.ExitStack() as stack:
         started = {}
