@@ -135,6 +135,7 @@ __device__ __forceinline__ bool WarpHasWork(int64_t i, int64_t items) { return i
 // One block per kBagTile ids of a lookup. Sparse ids have one extra item after the last.
 template <typename Places>
 __global__ __launch_bounds__(kThreadsPerBlock) void IdsKernel(GroupView group, Places places) {
+  AwaitPreviousKernels();
   const int l = PartOf(group.id_tiles, group.num_lookups, static_cast<int64_t>(blockIdx.x));
   const InputView lookup = group.lookups[l];  // in registers
   const int64_t first = (blockIdx.x - group.id_tiles[l]) * kBagTile;
@@ -166,6 +167,7 @@ __device__ __forceinline__ void CheckSplit(const GroupView& group, const InputVi
 // One block per kBagTile row splits of a lookup.
 template <typename Places>
 __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group, Places places) {
+  AwaitPreviousKernels();
   const int l = PartOf(group.split_tiles, group.num_lookups, static_cast<int64_t>(blockIdx.x));
   const InputView& lookup = group.lookups[l];
   const int64_t first = (blockIdx.x - group.split_tiles[l]) * kBagTile;
@@ -184,6 +186,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group
 // Initializes the report: no errors, no flags, and where occurrences begin.
 template <typename Places>
 __global__ __launch_bounds__(kThreadsPerBlock) void StartReportKernel(GroupView group, Places places) {
+  AwaitPreviousKernels();
   const BagsReport& report = group.report;
   const int num_tables = report.num_tables();
   const int num_lookups = report.num_lookups();
@@ -211,6 +214,7 @@ struct StaysInBag {
 
 __global__ __launch_bounds__(kThreadsPerBlock) void SortKeysKernel(GroupView group, int64_t n, uint32_t* keys,
                                                                    int32_t* given) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) {
     const int l = PartOf(group.first_sorted, group.num_lookups, k);
     const InputView& lookup = group.lookups[l];

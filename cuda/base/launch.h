@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "cc/base/host_device.h"
 #include "cc/base/status.h"
@@ -23,6 +24,16 @@ namespace sok {
 constexpr int kLanesOfWarp = 32;
 // The mask of all lanes, for functions of warps.
 constexpr unsigned kAllLanes = 0xffffffffu;
+
+// The first statement of each kernel that Launch launches. Such a kernel may start while those before it in
+// its stream still run, so that its launch takes none of the stream's time. This waits until they have ended
+// and what they wrote can be read, and lets the next kernel start.
+__device__ __forceinline__ void AwaitPreviousKernels() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
 
 __device__ __forceinline__ int64_t ThreadOfGrid() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -70,8 +81,26 @@ inline LaunchShape ShapeFor(int64_t n, int threads_per_piece = 1, int threads_pe
   return {std::min((n + per_block - 1) / per_block, kMaxBlocks), threads_per_block, 0};
 }
 
-// Enqueues a kernel on the stream. Does nothing for 0 blocks. `what` is the kernel's name, for the error;
-// Internal if it cannot be launched. Only .cu files include this header.
+// Whether kernels of the current device may start before those before them have ended: from sm_90 on.
+inline bool MayStartEarly() {
+  static const std::vector<bool> may = [] {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) return std::vector<bool>();
+    std::vector<bool> from_90(devices);
+    for (int device = 0; device < devices; ++device) {
+      int major = 0;
+      const cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+      from_90[device] = error == cudaSuccess && major >= 9;
+    }
+    return from_90;
+  }();
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess && device < static_cast<int>(may.size()) && may[device];
+}
+
+// Enqueues a kernel, whose first statement is AwaitPreviousKernels(), on the stream. Does nothing for 0
+// blocks. `what` is the kernel's name, for the error; Internal if it cannot be launched. Only .cu files
+// include this header.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* what, cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parameters...),
               Arguments&&... arguments) {
@@ -81,6 +110,11 @@ Status Launch(const char* what, cudaStream_t stream, const LaunchShape& shape, v
   config.blockDim = static_cast<unsigned>(shape.threads);
   config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
   config.stream = stream;
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = MayStartEarly() ? 1 : 0;
   return CudaStatus(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...),
                     "cannot launch ", what);
 }

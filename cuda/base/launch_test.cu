@@ -10,6 +10,7 @@ namespace sok {
 namespace {
 
 __global__ void AddOne(int* counts, int64_t n) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) ++counts[i];
 }
 
@@ -32,6 +33,7 @@ TEST(LaunchTest, FewerThreadsThanWorkLoop) {
 }
 
 __global__ void Combine(const unsigned* values, unsigned* sums, unsigned* unions) {
+  AwaitPreviousKernels();
   const unsigned value = values[threadIdx.x];
   sums[threadIdx.x] = ReduceInWarp(value, [](unsigned a, unsigned b) { return a + b; });
   unions[threadIdx.x] = ReduceInWarp(value, [](unsigned a, unsigned b) { return a | b; });

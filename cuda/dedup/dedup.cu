@@ -90,6 +90,7 @@ __device__ __forceinline__ int ClaimInTile(ClaimTile& tile, int i) {
 // contend for the slot of a frequent id.
 __global__ __launch_bounds__(kTile) void ClaimKernel(Occurrences occurrences, PositionTable table,
                                                      uint32_t* slot_of) {
+  AwaitPreviousKernels();
   __shared__ ClaimTile tile;
   const int i = static_cast<int>(threadIdx.x);
   const int64_t n = NumOccurrences(occurrences);
@@ -145,6 +146,7 @@ __device__ __forceinline__ void WriteFirst(const Occurrences& occurrences, const
 
 __global__ __launch_bounds__(kThreadsPerBlock) void NumberKernel(Occurrences occurrences, FlagRanks firsts,
                                                                  const uint32_t* first, UniqueIds unique) {
+  AwaitPreviousKernels();
   const int64_t n = NumOccurrences(occurrences);
   for (int64_t t = ThreadOfGrid(); t <= occurrences.num_tables; t += ThreadsOfGrid()) {
     unique.begin[t] = firsts.Before(occurrences.table_begin[t]);
@@ -213,6 +215,7 @@ Status Dedup(cudaStream_t stream, DeviceAllocator* scratch, const Occurrences& o
 namespace {
 
 __global__ __launch_bounds__(kThreadsPerBlock) void PositionsKernel(int64_t n, int32_t* positions) {
+  AwaitPreviousKernels();
   for (int64_t p = ThreadOfGrid(); p < n; p += ThreadsOfGrid()) positions[p] = static_cast<int32_t>(p);
 }
 
@@ -220,6 +223,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void PositionsKernel(int64_t n, i
 // its own. One extra item after the last writes the rest. In whole warps, as FillRuns requires.
 __global__ __launch_bounds__(kThreadsPerBlock) void BeginsKernel(const uint32_t* sorted, int64_t n,
                                                                  int64_t unique, int32_t* begin) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k - threadIdx.x % 32 <= n; k += ThreadsOfGrid()) {
     Run run = {0, 0, static_cast<int32_t>(k)};
     if (k <= n) {

@@ -63,6 +63,7 @@ struct ManyIndexes {
 
 template <typename Keys>
 __global__ void __launch_bounds__(kThreadsPerBlock) FindKernel(Keys keys, int64_t* rows) {
+  AwaitPreviousKernels();
   const int64_t n = keys.size();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t at = keys.At(i);
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) FindKernel(Keys keys, int64_
 
 template <typename Keys>
 __global__ void __launch_bounds__(kThreadsPerBlock) InsertKernel(Keys keys, const int64_t* rows) {
+  AwaitPreviousKernels();
   const int64_t n = keys.size();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t at = keys.At(i);
@@ -84,6 +86,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) InsertKernel(Keys keys, cons
 
 template <typename Keys>
 __global__ void __launch_bounds__(kThreadsPerBlock) EraseKernel(Keys keys, int64_t* rows) {
+  AwaitPreviousKernels();
   const int64_t n = keys.size();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t at = keys.At(i);
@@ -106,6 +109,7 @@ constexpr int kResidentMoves = 6;
 
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentMoves)
     MoveKeysKernel(KeyBuckets from, uint32_t begin, uint32_t end, KeyBuckets to) {
+  AwaitPreviousKernels();
   const int64_t first = static_cast<int64_t>(begin) * kPlaces;
   const int64_t last = static_cast<int64_t>(end) * kPlaces;
   for (int64_t slot = first + ThreadOfGrid(); slot < last; slot += ThreadsOfGrid()) {
@@ -127,6 +131,7 @@ constexpr int64_t kMostCounters = 1 << 17;
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CountTombstonesKernel(const uint4* digests, int64_t buckets, uint32_t* sum) {
+  AwaitPreviousKernels();
   uint32_t mine = 0;
   for (int64_t bucket = ThreadOfGrid(); bucket < buckets; bucket += ThreadsOfGrid()) {
     mine += __popc(PlacesEqualTo(digests[bucket], kErased * 0x01010101u));

@@ -161,6 +161,7 @@ __device__ __forceinline__ void SumLongBagOf(const LongBagsPart& part, float* te
 template <bool kMayBeAbsent>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
     SumLongBags(const __grid_constant__ PartBatch<LongBagsPart> batch) {
+  AwaitPreviousKernels();
   __shared__ float terms[kSharedTerms];
   __shared__ int64_t bag_of_block[1];
   SumLongBagOf<kMayBeAbsent, /*kHalves=*/false>(PartOfBlock(batch), terms, bag_of_block);
@@ -169,6 +170,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
 // Of rows in 16 bits.
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
     SumLongBagsOfHalves(const __grid_constant__ PartBatch<LongBagsPart> batch) {
+  AwaitPreviousKernels();
   __shared__ float terms[kSharedTerms];
   __shared__ int64_t bag_of_block[1];
   SumLongBagOf</*kMayBeAbsent=*/true, /*kHalves=*/true>(PartOfBlock(batch), terms, bag_of_block);

@@ -25,6 +25,7 @@ bool IsDivided(const LookupGradient& lookup) {
 // One thread per bag, because weights are added in order.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     ComputeDivisors(const __grid_constant__ PartBatch<DivisorPart> batch) {
+  AwaitPreviousKernels();
   const DivisorPart& part = PartOfBlock(batch);
   const int64_t bag = LaneGroup(part.place).item();
   if (bag >= part.place.items) return;
@@ -49,6 +50,7 @@ __device__ float ScaleOf(const OccurrencePart& part, int64_t i, int64_t bag) {
 // One thread per occurrence, because bags may have any length.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     FindGradients(const __grid_constant__ PartBatch<OccurrencePart> batch) {
+  AwaitPreviousKernels();
   const OccurrencePart& part = PartOfBlock(batch);
   const int64_t item = LaneGroup(part.place).item();
   if (item >= part.place.items) return;

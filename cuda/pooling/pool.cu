@@ -237,6 +237,7 @@ template <typename Kind, int kWidth, bool kMayBeAbsent, bool kMerged>
 __global__ void __launch_bounds__(kOutputThreads,
                                   ResidentBlocks(kResidentOutputs<kWidth, kMayBeAbsent>, kOutputThreads))
     WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {
+  AwaitPreviousKernels();
   WriteOutputsOf<Kind, kWidth, kMayBeAbsent, kMerged, /*kHalves=*/false>(PartOfBlock(batch));
 }
 
@@ -245,6 +246,7 @@ template <typename Kind, int kWidth, bool kMayBeAbsent>
 __global__ void __launch_bounds__(kOutputThreads,
                                   ResidentBlocks(kResidentOutputs<kWidth, kMayBeAbsent>, kOutputThreads))
     WriteOutputsOfHalves(const __grid_constant__ PartBatch<PoolPart> batch) {
+  AwaitPreviousKernels();
   WriteOutputsOf<Kind, kWidth, kMayBeAbsent, /*kMerged=*/true, /*kHalves=*/true>(PartOfBlock(batch));
 }
 

@@ -67,12 +67,14 @@ __device__ __forceinline__ void DifferentiateWeightsOf(const WeightPart& part) {
 template <bool kMayBeAbsent>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DifferentiateWeights(const __grid_constant__ PartBatch<WeightPart> batch) {
+  AwaitPreviousKernels();
   DifferentiateWeightsOf<kMayBeAbsent, /*kHalves=*/false>(PartOfBlock(batch));
 }
 
 // Of rows in 16 bits.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DifferentiateWeightsOfHalves(const __grid_constant__ PartBatch<WeightPart> batch) {
+  AwaitPreviousKernels();
   DifferentiateWeightsOf</*kMayBeAbsent=*/true, /*kHalves=*/true>(PartOfBlock(batch));
 }
 

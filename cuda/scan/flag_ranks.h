@@ -71,6 +71,7 @@ constexpr int kResidentBlocks = 6;
 template <typename Flag>
 __global__ __launch_bounds__(kThreads, ResidentBlocks(kResidentBlocks, kThreads)) void FlagTileKernel(
     int64_t n, Flag flag, FlagWord* words, int32_t* tiles) {
+  AwaitPreviousKernels();
   __shared__ uint32_t bits[kWordsPerTile];
   const int64_t tile = blockIdx.x;
   for (int at = static_cast<int>(threadIdx.x); at < kFlagsPerTile; at += kThreads) {

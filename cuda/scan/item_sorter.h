@@ -19,6 +19,7 @@ namespace item_sorter_internal {
 template <typename Number>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WordsKernel(Number number, int shift, uint32_t mask, const int32_t* items, int64_t n, uint32_t* words) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     words[i] = static_cast<uint32_t>(number(items[i]) >> shift) & mask;
   }

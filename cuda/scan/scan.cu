@@ -14,6 +14,7 @@ constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 
 __global__ __launch_bounds__(kThreads) void ExclusiveSumKernel(int32_t* values, int64_t n) {
+  AwaitPreviousKernels();
   __shared__ int32_t warp_sums[32];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -18,6 +18,7 @@ namespace sok {
 namespace {
 
 __global__ void ReadRanksKernel(FlagRanks ranks, int64_t n, int32_t* before, int32_t* flagged) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i <= n; i += ThreadsOfGrid()) {
     before[i] = ranks.Before(i);
     if (i < n) flagged[i] = ranks.IsFlagged(i) ? 1 : 0;

@@ -13,6 +13,7 @@ constexpr int64_t kTile = 4 * kThreadsPerBlock;
 template <typename T>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CopyPiecesKernel(const CopiedPiece<T>* pieces, const int64_t* tile_begin, int num_pieces) {
+  AwaitPreviousKernels();
   const int p = PartOf(tile_begin, num_pieces, static_cast<int64_t>(blockIdx.x));
   const CopiedPiece<T> piece = pieces[p];
   const int64_t first = (blockIdx.x - tile_begin[p]) * kTile;

@@ -17,6 +17,7 @@ struct DecodedPart {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     EncodeKernel(const __grid_constant__ PartBatch<EncodedPart> batch) {
+  AwaitPreviousKernels();
   const EncodedPart& part = PartOfBlock(batch);
   const int64_t i = LaneGroup(part.place).item();
   if (i >= part.place.items) return;
@@ -27,6 +28,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DecodeKernel(const __grid_constant__ PartBatch<DecodedPart> batch) {
+  AwaitPreviousKernels();
   const DecodedPart& part = PartOfBlock(batch);
   const int64_t i = LaneGroup(part.place).item();
   if (i >= part.place.items) return;
@@ -57,6 +59,7 @@ namespace {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DivisionKernel(const float* values, int64_t n, float divisor, float* quotients) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) quotients[i] = values[i] / divisor;
 }
 

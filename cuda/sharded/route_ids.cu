@@ -16,6 +16,7 @@ static_assert(int64_t{kMaxReceivingRanks} << kReceivedRowBits <= kMaxRows, "rece
 __global__ void __launch_bounds__(kThreadsPerBlock)
     FindPartsKernel(IdsOfGroup ids, const OwnersOfTable* owners, const int64_t* boundaries, int ranks,
                     uint32_t* parts, int32_t* numbers) {
+  AwaitPreviousKernels();
   const int64_t n = ids.begin[ids.tables];
   for (int64_t u = ThreadOfGrid(); u < ids.max; u += ThreadsOfGrid()) {
     uint32_t part = static_cast<uint32_t>(ids.tables) * ranks;
@@ -48,6 +49,7 @@ __device__ int64_t FirstOfPart(const uint32_t* sorted, int64_t n, int64_t part) 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     PlaceIdsKernel(IdsOfGroup ids, const uint32_t* sorted, const int32_t* counts, int num_parts,
                    RoutedIds routed) {
+  AwaitPreviousKernels();
   const int64_t n = ids.begin[ids.tables];
   for (int64_t q = ThreadOfGrid(); q <= num_parts; q += ThreadsOfGrid()) {
     routed.begin[q] = FirstOfPart(sorted, n, q);
@@ -62,6 +64,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     NumberReceivedKernel(const int64_t* begin, int parts, int ranks, int64_t* rows) {
+  AwaitPreviousKernels();
   const int64_t n = begin[parts];
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) {
     const int q = PartOf(begin, parts, k);
@@ -99,6 +102,7 @@ namespace {
 __global__ void __launch_bounds__(kThreadsPerBlock)
     FindBagsKernel(IdsOfGroup ids, const int32_t* number, const int32_t* positions, const SummedBags* bags,
                    int32_t* bag_of) {
+  AwaitPreviousKernels();
   const int64_t n = ids.begin[ids.tables];
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const SummedBags& of_table = bags[PartOf(ids.begin, ids.tables, i)];
@@ -125,6 +129,7 @@ struct BeginsRow {
 __global__ void __launch_bounds__(kThreadsPerBlock)
     PlaceRowsKernel(FlagRanks rows_before, IdsOfGroup ids, const int64_t* part_begin, int parts,
                     const int32_t* bag_of, RoutedRows rows, int32_t* starts) {
+  AwaitPreviousKernels();
   const int64_t n = ids.begin[ids.tables];
   for (int64_t q = ThreadOfGrid(); q <= parts; q += ThreadsOfGrid()) {
     rows.begin[q] = rows_before.Before(part_begin[q]);
@@ -138,6 +143,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     LengthsKernel(const int64_t* num_rows, const int32_t* starts, int32_t* lengths) {
+  AwaitPreviousKernels();
   const int64_t n = *num_rows;
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) lengths[k] = starts[k + 1] - starts[k];
 }

@@ -16,6 +16,7 @@ __device__ __forceinline__ void NoteDamage(uint64_t* damaged, int32_t rank) {
 // Copies the lengths, with 0 for invalid ones and a 0 at the end.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CheckLengthsKernel(ServedSums sums, int64_t* lengths, uint64_t* damaged) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k <= sums.count; k += ThreadsOfGrid()) {
     const int32_t length = k < sums.count ? sums.lengths[k] : 0;
     lengths[k] = length > 0 ? length : 0;
@@ -26,6 +27,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 // before[k] is the sum of the lengths before sum k.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     PlaceSumsKernel(ServedSums sums, const int64_t* before, int32_t* out, uint64_t* damaged) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < sums.count; k += ThreadsOfGrid()) {
     const int q = PartOf(sums.begin, sums.parts, k);
     out[k + q] = static_cast<int32_t>(sums.ids_begin[q] + before[k] - before[sums.begin[q]]);
@@ -50,6 +52,7 @@ __device__ void AddUpTo31Bits(int32_t* sum, int32_t count) {
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock) AddCountsKernel(ServedCounts in, uint64_t* damaged) {
+  AwaitPreviousKernels();
   for (int64_t p = ThreadOfGrid(); p < in.occurrences; p += ThreadsOfGrid()) {
     const int32_t count = in.counts[p];
     if (count > 0) {
@@ -61,6 +64,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) AddCountsKernel(ServedCounts
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock) FillKernel(int32_t* values, int64_t n, int32_t value) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) values[i] = value;
 }
 

@@ -17,6 +17,7 @@ struct GradientPart {
 // One group of lanes per bag.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DivideKernel(const __grid_constant__ PartBatch<DividedPart> batch) {
+  AwaitPreviousKernels();
   const DividedPart& part = PartOfBlock(batch);
   const LaneGroup group(part.place);
   if (group.item() >= part.place.items) return;
@@ -35,6 +36,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 // One group of lanes per sum.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     GradientKernel(const __grid_constant__ PartBatch<GradientPart> batch) {
+  AwaitPreviousKernels();
   const GradientPart& part = PartOfBlock(batch);
   const LaneGroup group(part.place);
   if (group.item() >= part.place.items) return;

@@ -19,12 +19,15 @@ constexpr int64_t kMaxFloats = int64_t{1} << 40;
 int64_t RecordBytes(const RecordLayout& layout) { return (layout.bytes() + 15) / 16 * 16; }
 
 __global__ void __launch_bounds__(kThreadsPerBlock) FillKernel(float* to, int64_t n, float value) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) to[i] = value;
 }
 
 // Copies the weights of the rows [0, rows), and fills their slots.
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    MoveRowsKernel(RowStoreView from, RowStoreView to, int64_t rows, int lane_bits) {
+    MoveRowsKernel(const __grid_constant__ RowStoreView from, const __grid_constant__ RowStoreView to,
+                   int64_t rows, int lane_bits) {
+  AwaitPreviousKernels();
   const Lanes lanes(lane_bits);
   for (int64_t row = lanes.first(); row < rows; row += lanes.step()) {
     const float* const old_record = from.FloatsOf(row);
@@ -38,6 +41,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 // The same for records with numbers in 16 bits.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     MoveRoundedRowsKernel(RowStoreView from, RowStoreView to, int64_t rows, int lane_bits) {
+  AwaitPreviousKernels();
   const Lanes lanes(lane_bits);
   const int64_t weight_halves = to.dim * (BytesOf(to.shape.weight_type()) / 2);
   const int64_t wide_slots = to.width - to.dim - to.shape.row_slots;
@@ -139,6 +143,7 @@ template <bool kRounded>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     StartRowsKernel(RowStoreView store, Initializer initializer, uint64_t seed, const int64_t* keys,
                     const int64_t* rows, int64_t n, int lane_bits) {
+  AwaitPreviousKernels();
   const Lanes lanes(lane_bits);
   for (int64_t i = lanes.first(); i < n; i += lanes.step()) {
     if (rows[i] < 0) continue;

@@ -17,6 +17,7 @@ struct AddressPiece {
 
 __global__ void __launch_bounds__(AddressPiece::kSize)
     WriteAddressesKernel(const __grid_constant__ AddressPiece piece, int n, char** to) {
+  AwaitPreviousKernels();
   const int i = static_cast<int>(threadIdx.x);
   if (i < n) to[i] = piece.addresses[i];
 }

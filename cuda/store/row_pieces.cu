@@ -22,6 +22,7 @@ template <int kWidth, typename Copy>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CopyRowsKernel(RowStoreView store, RowList rows, int64_t first_column, int64_t columns, int lane_bits,
                    Copy copy) {
+  AwaitPreviousKernels();
   const Lanes lanes(lane_bits);
   for (int64_t i = lanes.first(); i < rows.n; i += kRowsAtOnce * lanes.step()) {
     float* records[kRowsAtOnce];  // null for a row that is skipped
@@ -66,6 +67,7 @@ template <typename Copy>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CopyNumbersKernel(RowStoreView store, RowList rows, int64_t first_column, int64_t columns, int lane_bits,
                       Copy copy) {
+  AwaitPreviousKernels();
   const Lanes lanes(lane_bits);
   for (int64_t i = lanes.first(); i < rows.n; i += lanes.step()) {
     const int64_t row = RowAt(rows, i);
@@ -104,6 +106,7 @@ Status CopyRows(const char* what, cudaStream_t stream, const RowStoreView& store
 template <typename T, typename Copy>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CopyColumnKernel(ColumnView<T> column, RowList rows, Copy copy) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < rows.n; i += ThreadsOfGrid()) {
     const int64_t row = RowAt(rows, i);
     if (row >= 0) copy(column[row], i);

@@ -31,6 +31,7 @@ __device__ __forceinline__ void Decide(const FilterView& filter, int64_t key, in
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DecideKernel(IdsOfGroup ids, SomeIds absent, const FilterView* filters, const int32_t* counts,
                  Outcomes out) {
+  AwaitPreviousKernels();
   const int64_t n = absent.begin[ids.tables];
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) {
     const int32_t u = absent.which[k];
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 __global__ void __launch_bounds__(kThreadsPerBlock)
     ReadDefaultsKernel(int tables, SomeIds admitted, const FilterView* filters, const int32_t* counts,
                        const int64_t* totals, const int32_t* moved, int64_t* read_rows) {
+  AwaitPreviousKernels();
   const int64_t n = admitted.begin[tables];
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) {
     const int32_t u = admitted.which[k];
@@ -68,6 +70,7 @@ struct HasRow {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     ReorderKernel(FlagRanks with_row, IdsOfGroup ids, const int64_t* rows, ReorderedIds out) {
+  AwaitPreviousKernels();
   const int64_t n = ids.begin[ids.tables];
   for (int64_t u = ThreadOfGrid(); u < n; u += ThreadsOfGrid()) {
     const int t = PartOf(ids.begin, ids.tables, u);
@@ -83,6 +86,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     RenumberKernel(const int32_t* moved, int64_t n, int32_t* inverse) {
+  AwaitPreviousKernels();
   for (int64_t p = ThreadOfGrid(); p < n; p += ThreadsOfGrid()) inverse[p] = moved[inverse[p]];
 }
 

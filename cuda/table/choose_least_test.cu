@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 __global__ void WriteColumnKernel(const int64_t* values, int64_t n, ColumnView<int64_t> column) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) column[i] = values[i];
 }
 

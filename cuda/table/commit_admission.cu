@@ -11,6 +11,7 @@ namespace {
 __global__ void __launch_bounds__(kThreadsPerBlock)
     SetFrequencyKernel(ListedIds admitted, const int64_t* rows, const int64_t* totals, const int32_t* counts,
                        ColumnView<int64_t> frequency) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < admitted.n; k += ThreadsOfGrid()) {
     const int32_t u = admitted.which[k];
     frequency[rows[u]] = totals[u] - counts[u];
@@ -19,6 +20,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     GatherKernel(ListedIds ids, const int64_t* of_id, int64_t* gathered) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < ids.n; k += ThreadsOfGrid()) gathered[k] = of_id[ids.which[k]];
 }
 
@@ -26,6 +28,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CountWaitingKernel(ListedIds absent, Outcomes outcomes, WaitingView waiting, int64_t step,
                        int64_t* places) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < absent.n; k += ThreadsOfGrid()) {
     const int32_t u = absent.which[k];
     const auto outcome = static_cast<Outcome>(outcomes.outcomes[u]);

@@ -11,6 +11,7 @@ namespace {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     AddKernel(BloomView bloom, const int64_t* keys, const int32_t* counts, const int32_t* which, int64_t n) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     AddToBloom(bloom, keys[which[i]], counts[which[i]]);
   }
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 // One thread, because the amount by which an id's counters are raised depends on the ids before it.
 __global__ void RaiseKernel(BloomView bloom, const int64_t* keys, const int64_t* counts, int64_t n) {
+  AwaitPreviousKernels();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t lacks = counts[i] - BloomCount(bloom, keys[i]);
     if (lacks > 0) AddToBloom(bloom, keys[i], lacks);
@@ -26,6 +28,7 @@ __global__ void RaiseKernel(BloomView bloom, const int64_t* keys, const int64_t*
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     MergeKernel(BloomView bloom, const int64_t* blocks, int64_t per_block, BloomView other) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < other.count; i += ThreadsOfGrid()) {
     const uint64_t counter = BloomCounter(other, i);
     const int64_t at = blocks[i / per_block] * per_block + i % per_block;

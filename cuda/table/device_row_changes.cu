@@ -10,6 +10,7 @@ namespace {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     MarkKernel(const int64_t* rows, int64_t n, uint32_t* bits) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t row = rows[i];
     if (row >= 0) atomicOr(&bits[row / 32], 1u << (row % 32));
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     UnmarkKernel(const int64_t* rows, int64_t n, uint32_t* bits) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     atomicAnd(&bits[rows[i] / 32], ~(1u << (rows[i] % 32)));
   }
@@ -26,6 +28,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 // out = a | b.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     UniteKernel(const uint32_t* a, const uint32_t* b, int64_t words, uint32_t* out) {
+  AwaitPreviousKernels();
   for (int64_t w = ThreadOfGrid(); w < words; w += ThreadsOfGrid()) out[w] = a[w] | b[w];
 }
 

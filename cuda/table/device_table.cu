@@ -48,6 +48,7 @@ Status CheckMemoryIsThere(RowMemory memory, int64_t rows, int64_t row_bytes) {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     StaticKeysKernel(StaticRows static_rows, int64_t first, int64_t n, int64_t* keys, int64_t* rows) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     keys[i] = static_rows.KeyOf(first + i);
     rows[i] = first + i;
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WriteStreamsKernel(RowStoreView store, uint64_t seed, ColumnView<int64_t> keys, StaticRows static_rows,
                        int64_t rows) {
+  AwaitPreviousKernels();
   for (int64_t row = ThreadOfGrid(); row < rows; row += ThreadsOfGrid()) {
     const int64_t key = keys.is_null() ? static_rows.KeyOf(row) : keys[row];
     WriteStream(store, seed, key, store.Record(row));
@@ -76,6 +78,7 @@ struct CountedUses {
 };
 
 __global__ void __launch_bounds__(kThreadsPerBlock) CountUsesKernel(CountedUses in) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < in.n; i += ThreadsOfGrid()) {
     const int64_t row = in.rows[i];
     if (row < 0) continue;
@@ -86,6 +89,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) CountUsesKernel(CountedUses 
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     MoveStepsKernel(ColumnView<int64_t> steps, int64_t rows, int64_t by) {
+  AwaitPreviousKernels();
   for (int64_t row = ThreadOfGrid(); row < rows; row += ThreadsOfGrid()) {
     const int64_t moved = steps[row] + by;
     steps[row] = moved > 0 ? moved : 0;

@@ -12,6 +12,7 @@ namespace {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     MoveKernel(ColumnView<int64_t> steps, int64_t places, int64_t by) {
+  AwaitPreviousKernels();
   for (int64_t place = ThreadOfGrid(); place < places; place += ThreadsOfGrid()) {
     const int64_t moved = steps[place] + by;
     steps[place] = moved > 0 ? moved : 0;

@@ -15,6 +15,7 @@ struct IsAbsent {
 };
 
 __global__ void __launch_bounds__(kThreadsPerBlock) GiveRowsKernel(NewRows new_rows) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < new_rows.count; k += ThreadsOfGrid()) {
     const int t = PartOf(new_rows.begin, new_rows.tables, k);
     const RowSource& source = new_rows.sources[t];
@@ -27,11 +28,13 @@ __global__ void __launch_bounds__(kThreadsPerBlock) GiveRowsKernel(NewRows new_r
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CollectKernel(const int64_t* keys, const int32_t* which, int64_t n, int64_t* collected) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) collected[k] = keys[which[k]];
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     SpreadKernel(const int64_t* new_rows, const int32_t* which, int64_t n, int64_t* rows) {
+  AwaitPreviousKernels();
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) rows[which[k]] = new_rows[k];
 }
 
@@ -80,6 +83,7 @@ struct RowAt {
 };
 
 __global__ void __launch_bounds__(kThreadsPerBlock) CountUpKernel(int64_t n, int32_t* items) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) items[i] = static_cast<int32_t>(i);
 }
 
@@ -97,6 +101,7 @@ struct IsFirstOfRow {
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CompactKernel(FlagRanks ranks, const int64_t* rows, const int32_t* order, int64_t n, int64_t* distinct,
                   int64_t* count) {
+  AwaitPreviousKernels();
   if (ThreadOfGrid() == 0) *count = ranks.Before(n);
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     if (ranks.IsFlagged(i)) distinct[ranks.Before(i)] = rows[order[i]];
@@ -106,6 +111,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 __global__ void __launch_bounds__(kThreadsPerBlock)
     FreeRowsKernel(KeyDirectoryView directory, int64_t num_free, const int64_t* rows, int64_t n,
                    int64_t* keys) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t row = rows[i];
     keys[i] = directory.keys[row];
@@ -141,6 +147,7 @@ namespace {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     MakeReferencesKernel(IdsOfGroup ids, const ColumnView<uint32_t>* states, int64_t* rows) {
+  AwaitPreviousKernels();
   const int64_t n = ids.begin[ids.tables];
   for (int64_t u = ThreadOfGrid(); u < n; u += ThreadsOfGrid()) {
     const ColumnView<uint32_t>& of_table = states[PartOf(ids.begin, ids.tables, u)];
@@ -154,6 +161,7 @@ __device__ __forceinline__ void NoteFirst(uint64_t* first, int64_t i) {
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock) ResolveKernel(ReferencedRows in) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < in.n; i += ThreadsOfGrid()) {
     const int64_t reference = in.references[i];
     const bool has_generation = !in.states.is_null() && reference >= 0;

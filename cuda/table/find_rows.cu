@@ -21,6 +21,7 @@ __device__ __forceinline__ void Mark(int64_t* word) {
 __global__ void __launch_bounds__(kThreadsPerBlock)
     FindRowsKernel(IdsOfGroup ids, const RowFinder* finders, int64_t* rows, uint64_t* first_unknown,
                    int64_t* any_absent) {
+  AwaitPreviousKernels();
   const int64_t n = ids.begin[ids.tables];
   for (int64_t u = ThreadOfGrid(); u < n; u += ThreadsOfGrid()) {
     const int t = PartOf(ids.begin, ids.tables, u);

@@ -76,6 +76,7 @@ __device__ void CountDigits(bool counts, int digit, uint32_t* histogram) {
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DecideRowsKernel(RowPriorities priorities, Marks marks, Digit last, const Cut* cut, Digit next,
                      uint32_t* histogram) {
+  AwaitPreviousKernels();
   __shared__ uint32_t of_block[kDigits];
   for (int digit = static_cast<int>(threadIdx.x); digit < kDigits; digit += kThreadsPerBlock) {
     of_block[digit] = 0;
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 // Finds the digit at which the histogram's counts reach cut->left rows, and clears the histogram. One block.
 // If no rows are left to choose, no row stays open.
 __global__ void __launch_bounds__(kThreadsPerBlock) CutKernel(uint32_t* histogram, Cut* cut) {
+  AwaitPreviousKernels();
   __shared__ int32_t of_warps[kThreadsPerBlock / 32];
   const int thread = static_cast<int>(threadIdx.x);
   uint32_t* const own = histogram + thread * kDigitsOfThread;
@@ -139,7 +141,10 @@ __global__ void __launch_bounds__(kThreadsPerBlock) CutKernel(uint32_t* histogra
   }
 }
 
-__global__ void StartCutKernel(Cut* cut, int32_t n) { *cut = {0, 0, n}; }
+__global__ void StartCutKernel(Cut* cut, int32_t n) {
+  AwaitPreviousKernels();
+  *cut = {0, 0, n};
+}
 
 // The digits of a number of `bits` bits, most significant first.
 void AddDigits(Digit::Number number, int bits, std::vector<Digit>* digits) {
@@ -196,6 +201,7 @@ namespace {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     KeepKernel(const int64_t* kept, int64_t n, uint32_t* bits) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t row = kept[i];
     if (row >= 0) atomicOr(&bits[row / 32], 1u << (row % 32));
@@ -205,6 +211,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 // Turns the bits of kept rows into those of rows in use that are not kept. One warp per word.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CandidatesKernel(ColumnView<uint32_t> states, int64_t rows, int64_t words, uint32_t* bits) {
+  AwaitPreviousKernels();
   const int lane = static_cast<int>(threadIdx.x % 32);
   for (int64_t word = ThreadOfGrid() / 32; word < words; word += ThreadsOfGrid() / 32) {
     const int64_t row = word * 32 + lane;
@@ -220,6 +227,7 @@ struct IsMarked {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     ListFlaggedKernel(FlagRanks ranks, int64_t n, int32_t* rows) {
+  AwaitPreviousKernels();
   for (int64_t row = ThreadOfGrid(); row < n; row += ThreadsOfGrid()) {
     if (ranks.IsFlagged(row)) rows[ranks.Before(row)] = static_cast<int32_t>(row);
   }
@@ -240,6 +248,7 @@ struct FrequenciesOfRows {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WidenKernel(const int32_t* rows, int64_t n, int64_t* wide) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) wide[i] = rows[i];
 }
 

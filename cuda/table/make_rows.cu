@@ -31,6 +31,7 @@ __device__ __forceinline__ RowStart MakeRow(const RowsToMake& work, int t, int64
 // rows, one at a time each, while other warps wait for the index.
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentMakes)
     MakeRowsKernel(RowsToMake work, int lanes_log2) {
+  AwaitPreviousKernels();
   __shared__ RowStart starts[kThreadsPerBlock];
   __shared__ int tables[kThreadsPerBlock];
   const int lane = static_cast<int>(threadIdx.x) % kLanesOfWarp;

@@ -25,6 +25,7 @@ struct FlagOfId {
 
 __global__ static void __launch_bounds__(kThreadsPerBlock)
     ListKernel(FlagRanks ranks, IdsOfGroup ids, SomeIds some) {
+  AwaitPreviousKernels();
   for (int64_t t = ThreadOfGrid(); t <= ids.tables; t += ThreadsOfGrid()) {
     some.begin[t] = ranks.Before(ids.begin[t]);
   }

@@ -20,6 +20,7 @@ struct InWindow {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     ListRowsKernel(FlagRanks ranks, RowWindow window, int64_t* rows, int64_t* count) {
+  AwaitPreviousKernels();
   if (ThreadOfGrid() == 0) *count = ranks.Before(window.n);
   for (int64_t i = ThreadOfGrid(); i < window.n; i += ThreadsOfGrid()) {
     if (ranks.IsFlagged(i)) rows[ranks.Before(i)] = window.first + i;
@@ -93,6 +94,7 @@ struct IsWaiting {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     GatherWaitingKernel(WaitingView waiting, const int64_t* places, int64_t n, int64_t* gathered) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     gathered[i] = waiting.directory.keys[places[i]];
     gathered[n + i] = waiting.counts[places[i]];
@@ -153,6 +155,7 @@ namespace {
 __global__ void __launch_bounds__(kThreadsPerBlock)
     GatherKeysKernel(bool is_static, ColumnView<int64_t> keys_of_rows, StaticRows static_rows,
                      const int64_t* rows, int64_t n, int64_t* keys) {
+  AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     keys[i] = is_static ? static_rows.KeyOf(rows[i]) : keys_of_rows[rows[i]];
   }

@@ -22,6 +22,7 @@ struct AppendPart {
 // One thread per coefficient that the step changes, and at least one thread.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     AppendStep(const __grid_constant__ PartBatch<AppendPart> batch) {
+  AwaitPreviousKernels();
   const AppendPart& part = PartOfBlock(batch);
   const int64_t item = LaneGroup(part.place).item();
   if (item >= part.place.items) return;

@@ -109,6 +109,7 @@ class PieceSum {
 template <int kRows>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentSums)
     SumPieces(const __grid_constant__ PartBatch<PiecePart> batch) {
+  AwaitPreviousKernels();
   __shared__ OccurrenceGradient staged[kThreadsPerBlock];
   const PiecePart& part = PartOfBlock(batch);
   const LaneGroup warp(part.place);
@@ -138,6 +139,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentSums)
 template <int kWidth>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WriteSums(const __grid_constant__ PartBatch<OutputPart> batch) {
+  AwaitPreviousKernels();
   const OutputPart& part = PartOfBlock(batch);
   const LaneGroup group(part.place);
   const int64_t column = part.column + group.lane() * kWidth;

@@ -267,6 +267,7 @@ __device__ __forceinline__ void UpdateRowsOf(const Part& part, FoundRow* found) 
 template <typename Rule, typename Step, int kWidth>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentUpdates<Rule>)
     UpdateRows(const __grid_constant__ PartBatch<UpdatePart<Rule, Step>> batch) {
+  AwaitPreviousKernels();
   __shared__ FoundRow found[kThreadsPerBlock];
   UpdateRowsOf<Rule, kWidth>(PartOfBlock(batch), found);
 }
@@ -276,6 +277,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentUpdates<Rule>)
 template <typename Rule, typename Step>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentRoundedUpdates<Rule>)
     UpdateRoundedRows(const __grid_constant__ PartBatch<RoundedUpdatePart<Rule, Step>> batch) {
+  AwaitPreviousKernels();
   __shared__ FoundRow found[kThreadsPerBlock];
   UpdateRowsOf<Rule, 4>(PartOfBlock(batch), found);
 }
@@ -283,6 +285,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentRoundedUpdates<Rule
 template <typename Rule, int kWidth>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentCatchUps<Rule>)
     CatchUpRows(const __grid_constant__ PartBatch<CatchUpPart<Rule>> batch) {
+  AwaitPreviousKernels();
   __shared__ FoundRow found[kThreadsPerBlock];
   const auto& part = PartOfBlock(batch);
   const int64_t dim = part.table.dim;

@@ -24,6 +24,10 @@ namespace {
     ReportAt(code, "a kernel %s %zu bytes of %s", writes ? "writes" : "reads", bytes,
              DescribeForbidden(*fiber, address).c_str());
   }
+  if (memory == Memory::kGlobal && !fiber->may_access) {
+    ReportAt(code, "a kernel %s device memory before it waits for the kernels before it",
+             writes ? "writes" : "reads");
+  }
   if (memory == Memory::kGlobal || memory == Memory::kShared) fiber->block->AccessPoint();
 }
 

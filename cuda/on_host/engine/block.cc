@@ -96,6 +96,7 @@ void Block::Prepare() {
     fiber.asan_fake_stack = nullptr;
     fiber.priority = has_priorities ? static_cast<int64_t>(grid_->random().Below(1 << 20)) : 0;
     fiber.run_length = 0;
+    fiber.may_access = !grid_->shape().early;
     MakeReady(&fiber);
   }
   PoisonShared();
@@ -135,6 +136,8 @@ void Block::RunFiber(Fiber* fiber) {
   block_ended_[(num_blocks_ + 1) % 2].Acquire();
   const KernelCall& call = grid_->call();
   call.run(call.kernel, call.arguments.get());
+  // It might end before the kernels before it, and the next kernel waits for this one only.
+  if (!fiber->may_access) Report({}, "a thread ends that never waits for the kernels before its own");
   block_ended_[num_blocks_ % 2].Release();
   grid_->end().Release();
   ++num_done_;

@@ -79,6 +79,7 @@ struct Fiber {
   void* asan_fake_stack = nullptr;
   int64_t priority = 0;  // for the adversarial order
   int64_t run_length = 0;
+  bool may_access = true;  // device memory: kernels before this one have ended
 
   // Where it waits, the value that it passes, and the result.
   Place place = {};

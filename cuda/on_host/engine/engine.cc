@@ -82,6 +82,9 @@ void BeforeAtomic(const void* address, size_t bytes, bool block_scope, Place pla
   if (memory == Memory::kForbidden) {
     Report(place, "an atomic operation on %s", DescribeForbidden(fiber, address).c_str());
   }
+  if (memory == Memory::kGlobal && !fiber.may_access) {
+    Report(place, "an atomic operation before the kernel waits for the kernels before it");
+  }
   const dim3 grid = gridDim;
   const uint64_t block = blockIdx.x + uint64_t{grid.x} * (blockIdx.y + uint64_t{grid.y} * blockIdx.z);
   if (block_scope && memory == Memory::kGlobal && !fiber.block->grid().NoteBlockScope(address, block)) {
@@ -89,6 +92,8 @@ void BeforeAtomic(const void* address, size_t bytes, bool block_scope, Place pla
   }
   fiber.block->SwitchPoint();
 }
+
+void AwaitPreviousGrids() { CallingFiber("cudaGridDependencySynchronize").may_access = true; }
 
 void SwitchPoint() {
   if (Fiber* const fiber = Block::Current()) fiber->block->SwitchPoint();

@@ -25,6 +25,16 @@ bool IsCooperative(const cudaLaunchConfig_t& config) {
   return false;
 }
 
+bool MayStartEarly(const cudaLaunchConfig_t& config) {
+  for (unsigned a = 0; a < config.numAttrs; ++a) {
+    const cudaLaunchAttribute& attribute = config.attrs[a];
+    if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      return attribute.val.programmaticStreamSerializationAllowed != 0;
+    }
+  }
+  return false;
+}
+
 cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
@@ -59,7 +69,7 @@ cudaError_t Enqueue(const cudaLaunchConfig_t* config, KernelCall call) {
   const cudaError_t error = CheckLaunch(*config, call.kernel);
   if (error != cudaSuccess) return error;
   const LaunchShape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                             IsCooperative(*config)};
+                             IsCooperative(*config), MayStartEarly(*config)};
   Queues().Enqueue(stream,
                    [shape, call = std::move(call)](CUstream_st* of) { RunKernelWork(shape, call, of); });
   CountKernel();

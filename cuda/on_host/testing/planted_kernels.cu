@@ -157,10 +157,29 @@ __global__ void Slow(int* data, int n) {
   for (int i = 0; i < n; ++i) atomicAdd(&data[0], 1);
 }
 
+// May start early.
+__global__ void NeverWaits(int*, int) {}
+
+__global__ void ReadsBeforeItWaits(int* data, int n) {
+  const int value = data[n];
+  cudaGridDependencySynchronize();
+  data[Thread()] = value;
+}
+
+__global__ void AddsBeforeItWaits(int* data, int n) {
+  atomicAdd(&data[n], 1);
+  cudaGridDependencySynchronize();
+}
+
 __global__ void Copy(int* to, const int* from) { to[Thread()] = from[Thread()]; }
 
 cudaError_t Launch(cudaStream_t stream, PlantedKernel kernel, int blocks, int* data, int n) {
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
+  config.attrs = &early;
+  config.numAttrs = kernel == NeverWaits || kernel == ReadsBeforeItWaits || kernel == AddsBeforeItWaits;
   config.gridDim = static_cast<unsigned>(blocks);
   config.blockDim = kPlantedThreads;
   config.dynamicSmemBytes = 64;

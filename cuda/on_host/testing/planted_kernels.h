@@ -36,6 +36,9 @@ using PlantedKernel = void (*)(int* data, int n);
   APPLY(PublishRelaxed, Publish<false>, kPlantedBlocks)     \
   APPLY(ScopeOfBlock, ScopeOfBlock, kPlantedBlocks)         \
   APPLY(NeverEnds, NeverEnds, 1)                            \
+  APPLY(NeverWaits, NeverWaits, 1)                          \
+  APPLY(ReadsBeforeItWaits, ReadsBeforeItWaits, 1)          \
+  APPLY(AddsBeforeItWaits, AddsBeforeItWaits, 1)            \
   APPLY(Slow, Slow, 1)
 
 #define SOK_PLANTED(NAME, KERNEL, BLOCKS) cudaError_t Launch##NAME(cudaStream_t stream, int* data, int n);

@@ -13,6 +13,7 @@ __device__ __forceinline__ bool Has(const uint4& words) {
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
     ReadKernel(const uint4* values, int64_t n, int32_t* found) {
+  AwaitPreviousKernels();
   const int64_t threads = ThreadsOfGrid();
   bool has = false;
   int64_t i = ThreadOfGrid();

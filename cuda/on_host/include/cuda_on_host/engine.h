@@ -34,6 +34,10 @@ uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int sour
 enum class BlockVote { kNone, kCount, kAnd, kOr };
 int BlockBarrier(BlockVote vote, bool predicate, Place place);
 
+// A kernel that may start early has to call it in each thread before it touches the device's memory: until
+// then kernels before it may run.
+void AwaitPreviousGrids();
+
 // Called before an atomic operation on `bytes` bytes: reports an address that is invalid for an atomic.
 // `block_scope`: the operation is atomic for the threads of one block only.
 void BeforeAtomic(const void* address, size_t bytes, bool block_scope, Place place);

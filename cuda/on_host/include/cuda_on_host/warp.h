@@ -12,6 +12,9 @@ extern __thread uint3 threadIdx, blockIdx;
 extern __thread dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
+inline void cudaGridDependencySynchronize() { sok::on_host::AwaitPreviousGrids(); }
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
+
 inline void __syncthreads(SOK_CALLED_AT) {
   sok::on_host::BlockBarrier(sok::on_host::BlockVote::kNone, false, place);
 }
