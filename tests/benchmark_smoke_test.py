@@ -49,7 +49,7 @@ def test_row_types(tmp_path):
     _, results = run_workload(tmp_path, "row_types", "--dim", "64", "--hotness", "1")
     assert [result.question["what"] for result in results] == ["forward", "step"]
     bytes_of = [int(name.split(", ")[-1].split()[0]) for name in results[0].timings]
-    assert bytes_of == [768, 516, 644, 388, 388, 264] and results[0].ours.startswith("float32")
+    assert bytes_of == [768, 516, 644, 388, 388, 264, 256] and results[0].ours.startswith("float32")
 
 
 def test_tables_on_disk(tmp_path):
@@ -291,6 +291,17 @@ def test_another_checkout_is_measured_beside_this_one(tmp_path):
     small = ["--optimizer", "sgd", "--hotness", "1", "--peers", "engine", "--what", "step"]
     done, (result,) = run_workload(tmp_path, "peers", *small, "--other", str(built.parent))
     assert list(result.timings)[1:] == ["sok", "engine", "sok_other", "engine_other"], done.stderr
+
+
+def test_rows_in_16_bits_are_measured_beside_the_engine(tmp_path):
+    small = ["--optimizer", "sgd", "--hotness", "1", "--peers", "engine,tensorflow", "--what", "step"]
+    _, results = run_workload(tmp_path, "peers", *small, "--row_dtype", "float32,bfloat16")
+    # TensorFlow's side has no rows in 16 bits.
+    assert [list(result.timings)[1:] for result in results] == [
+        ["sok", "engine", "tensorflow"],
+        ["sok", "engine"],
+    ]
+    assert [result.question["row_dtype"] for result in results] == ["float32", "bfloat16"]
 
 
 def test_exact_adam_is_measured_beside_lazy_adam(tmp_path):

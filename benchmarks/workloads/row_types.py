@@ -12,7 +12,8 @@ from bench import flags, jobs, processes
 from bench.report import Result
 from bench.timing import measure as measure_turns
 
-# What is compared: the optimizer, and the types of rows and slots.
+# What is compared: the optimizer, and the types of rows and slots. SGD shows what a step takes at least: it
+# has no slots, and rows that nothing unpacks or rounds.
 _KINDS = {
     "float32": ("lazy_adam", "float32", "float32"),
     "row moment": ("rowwise_adam", "float32", "float32"),
@@ -20,7 +21,9 @@ _KINDS = {
     "bfloat16": ("lazy_adam", "bfloat16", "bfloat16"),
     "float16 rows": ("lazy_adam", "float16", "bfloat16"),
     "bfloat16, row moment": ("rowwise_adam", "bfloat16", "bfloat16"),
+    "float32, SGD": ("sgd", "float32", "float32"),
 }
+_WIDE_SLOTS = {"lazy_adam": 2, "rowwise_adam": 1, "sgd": 0}
 _WHATS = ("forward", "step")
 FLAGS = {
     **dict(threads=(2,), table_mb=(1000.0,), rows=None, features=(26,), batch=(4096,), zipf=(1.05,)),
@@ -34,9 +37,8 @@ def bytes_of(dim: int, kind: str) -> int:
     """Bytes of a record, as RecordLayout has them (cc/table/record_layout.h)."""
     optimizer, rows, slots = _KINDS[kind]
     by_row = optimizer == "rowwise_adam"
-    wide = dim * (4 if rows == "float32" else 2) + (1 if by_row else 2) * dim * (
-        4 if slots == "float32" else 2
-    )
+    of_slot = 4 if slots == "float32" else 2
+    wide = dim * (4 if rows == "float32" else 2) + _WIDE_SLOTS[optimizer] * dim * of_slot
     return wide + (4 if by_row else 0) + (0 if rows == slots == "float32" else 4)
 
 
