@@ -80,6 +80,42 @@ def test_servers_restore_what_one_process_saved(tmp_path):
     assert continued(2, prefix)[0] == continued(0, prefix)[0]
 
 
+def trained_in_16_bits(servers, dtype, prefix, restores=False):
+    """Trains and saves, or restores and trains; returns the rows before and after the steps."""
+    with local_cluster.graph_on(servers) as graph:
+        ids = v1.placeholder(tf.int64, [None])
+        types = sok.EmbeddingVariableOption(value_dtype=dtype, slot_dtype=dtype)
+        table = sok.get_embedding_variable("users", 5, ev_option=types)
+        loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, ids) - 0.3))
+        optimizer = sok.tf.keras.optimizers.LazyAdamOptimizer(0.05, second_moment="row")
+        train = optimizer.minimize(loss, var_list=[table])
+        contents, saver = table.keys_and_rows(), v1.train.Saver()
+        initializer = v1.global_variables_initializer()
+    with local_cluster.session(graph) as session:
+        rows = []
+        session.run(initializer)
+        if restores:
+            saver.restore(session, prefix)
+        for batches in ([], BATCHES[3:] if restores else BATCHES[:3]):
+            for batch in batches:
+                session.run(train, {ids: batch})
+            keys, values = session.run(contents)
+            rows.append(dict(zip(keys.tolist(), values.tolist())))
+        if not restores:
+            saver.save(session, prefix)
+        return rows
+
+
+def test_rows_and_slots_in_16_bits_keep_their_bits_on_any_number_of_servers(tmp_path):
+    prefix = str(tmp_path / "model.ckpt")
+    saved_rows = trained_in_16_bits(2, tf.bfloat16, prefix)[1]
+    expected = trained_in_16_bits(0, tf.bfloat16, prefix, restores=True)
+    assert expected[0] == saved_rows != {}
+    for servers in (1, 3):
+        assert trained_in_16_bits(servers, tf.bfloat16, prefix, restores=True) == expected
+    assert trained_in_16_bits(3, tf.float32, prefix, restores=True)[0] == saved_rows
+
+
 def test_a_restore_that_fails_on_one_server_changes_no_table(tmp_path):
     prefix = saved(2, tmp_path)
     with local_cluster.graph_on(2) as graph:

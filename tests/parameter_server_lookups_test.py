@@ -106,9 +106,8 @@ def sums():
 
 @kind
 def rows_in_16_bits():
-    with tf.device("/CPU:0"):  # GPUs have none
-        users = table(dtype=tf.bfloat16, slot_dtype=tf.bfloat16)
-        items = table("items", 3, dtype=tf.float16)
+    users = table(dtype=tf.bfloat16, slot_dtype=tf.bfloat16)
+    items = table("items", 3, dtype=tf.float16)
     lookups = [group.DenseLookup(users, tf.constant(KEYS)), group.SparseLookup(items, sparse(), "mean")]
     return group.lookup_group(lookups)
 
