@@ -230,8 +230,13 @@ template <typename Rule>
 constexpr int kResidentUpdates =
     kMixesElements<Rule> || Rule::kUntouched == UntouchedRows::kSlotsDecay || std::is_same_v<Rule, Ftrl> ? 3
                                                                                                          : 4;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kMostResidentRounded = 3;
+#else
+constexpr int kMostResidentRounded = 4;
+#endif
 template <typename Rule>
-constexpr int kResidentRoundedUpdates = Rule::kNormOfSlot >= 0 ? 3 : 4;
+constexpr int kResidentRoundedUpdates = Rule::kNormOfSlot >= 0 ? 3 : kMostResidentRounded;
 template <typename Rule>
 constexpr int kResidentCatchUps = Rule::kUntouched == UntouchedRows::kMove ? 2 : 4;
 
