@@ -22,8 +22,10 @@ import harness
 import ranks
 import saved_files
 import sparse_operation_kit as sok
+from device_of_tests import sized
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
+from sparse_operation_kit.tables.storage_option import StorageOption, StorageType
 
 KILLS = int(os.environ.get("SOK_TEST_KILLS", "12"))
 RANK_KILLS = int(os.environ.get("SOK_TEST_RANK_KILLS", "4"))
@@ -47,11 +49,12 @@ def expected(step: int) -> np.ndarray:
 class Model:
     """A training whose checkpoints can be checked without other data."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: str | StorageOption = "device") -> None:
         """Builds the graph: two tables, whose rows count their steps, and two Savers."""
         self.keys = tf.compat.v1.placeholder(tf.int64, [None])
         self.tables = [
-            sok.EmbeddingVariable(f"table_{i}", dim, initializer=0.0) for i, dim in enumerate((4, 8))
+            sok.EmbeddingVariable(f"table_{i}", dim, initializer=0.0, memory=memory)
+            for i, dim in enumerate((4, 8))
         ]
         self.rows = [tf.nn.embedding_lookup(table, self.keys)[:, 0] for table in self.tables]
         self.step = train.get_or_create_global_step()
@@ -105,16 +108,22 @@ def _train(model: Model, init: tf.Operation, directory: str, full_every: int, to
         model.go_on(session, directory, step, full_every, told)
 
 
-def kill_again_and_again(directory: str, kills: int, draw: random.Random, full_every: int) -> int:
+def kill_again_and_again(
+    directory: str, kills: int, draw: random.Random, full_every: int, rows_on_disk: bool = False
+) -> int:
     """Starts and kills processes one after another; returns the step that the last one restored.
+
+    With `rows_on_disk`, tables have memory for a few rows, and none of their files is left after a kill.
 
     Each is killed at most 0.25 s after its restore or its first save. Processes are forked with the graph,
     because importing TensorFlow and building a graph take seconds; so this process must not have run
     TensorFlow.
     """
+    folder = os.path.join(directory, "rows")
+    disk = StorageOption(StorageType.DRAM_SSDHASH, folder, [4096])
     with tf.Graph().as_default():
         init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
-        model = Model()
+        model = Model(disk if rows_on_disk else "device")
     step = -1
     for _ in range(kills + 1):
         receiver, sender = os.pipe()
@@ -138,13 +147,19 @@ def kill_again_and_again(directory: str, kills: int, draw: random.Random, full_e
             time.sleep(draw.uniform(0, 0.25))
             os.kill(child, signal.SIGKILL)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        assert not rows_on_disk or os.listdir(folder) == []
     return step
 
 
-@pytest.mark.parametrize("full_every", [1, 4])
-def test_one_process(tmp_path, full_every):
+_IN_MEMORY = [(1, False), (4, False)]
+
+
+@pytest.mark.parametrize(
+    ("full_every", "rows_on_disk"), sized(on_cpu=[*_IN_MEMORY, (4, True)], on_gpu=_IN_MEMORY)
+)
+def test_one_process(tmp_path, full_every, rows_on_disk):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    arguments = f"{str(tmp_path)!r}, {KILLS}, it.random.Random(2), {full_every}"
+    arguments = f"{str(tmp_path)!r}, {KILLS}, it.random.Random(2), {full_every}, {rows_on_disk}"
     code = f"import checkpoint_kill_test as it; print('steps', it.kill_again_and_again({arguments}))"
     result = forked.run_code(code, env=environment, timeout=60 + 20 * KILLS)
     assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]

@@ -17,6 +17,7 @@ _SAMPLES = {
     "what cannot be mapped": "--only restore_mapped --kind map",
     "what an export removes": "--only saved_model_sok --kind unlink --without-kills",
     "renames that are made and reported as failed": "--only raw_dump --kind rename --sample 20",
+    "what files of rows take": "--only disk --sample 25",
     "others": "--only save --only restore --only raw_dump --only npy --only memory_save --sample 2",
 }
 

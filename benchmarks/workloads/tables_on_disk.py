@@ -6,23 +6,28 @@ import argparse
 import contextlib
 import pathlib
 import tempfile
+from collections.abc import Sequence
 
-from bench import flags, jobs, processes
+from bench import flags, jobs, plots, processes
 from bench.report import Result
 from workloads.row_types import result_of
 
 FLAGS = {
     **dict(threads=(2,), table_mb=(1333.0,), rows=None, features=(26,), batch=(4096,), zipf=(1.05,)),
-    **dict(dim=(64,), hotness=(1,), batches=200, rounds=7, seed=1),
+    **dict(dim=(64,), hotness=(1,), batches=600, rounds=7, seed=1),
     "share": flags.Flag(float, "shares of the records that are in memory", (0.5, 0.2, 0.1, 0.05)),
     "folder": flags.Flag(str, "where the files are", tempfile.gettempdir()),
     "what": flags.Flag(flags.one_of("name", ("forward", "step")), "forward or step", ("step",)),
 }
-TOGETHER = ("what", "share")
+TOGETHER = ("what",)
+_IN_MEMORY, _IN_PART = "all in memory", "in memory in part"
 
 
 def measure(point: argparse.Namespace) -> list[Result]:
-    """Measures one set of tables, with each share in a process of its own, in turns."""
+    """Measures tables with a share in memory, in turns with tables in memory.
+
+    Only these two at once: they must leave memory for the pages of the files.
+    """
     job = jobs.Job.of(point, optimizer="lazy_adam")
     program = processes.find_program("group_benchmark")
     if program is None:
@@ -31,15 +36,31 @@ def measure(point: argparse.Namespace) -> list[Result]:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         job = job.write_ids(batches, pathlib.Path(name) / "ids")
         command = processes.engine_command(program, job)
-        running = {"all in memory": stack.enter_context(processes.MeasuringProcess("memory", command))}
         record = 3 * job.dim * 4  # LazyAdam's: weights and two moments
-        for share in point.share:
-            memory = ["--memory", str(max(int(job.rows * share), 1) * record), "--folder", point.folder]
-            process = processes.MeasuringProcess(f"{share:g} in memory", command + memory)
-            running[process.name] = stack.enter_context(process)
+        limit = ["--memory", str(max(int(job.rows * point.share), 1) * record), "--folder", point.folder]
+        running = {
+            kind: stack.enter_context(processes.MeasuringProcess(kind, command + more))
+            for kind, more in [(_IN_MEMORY, []), (_IN_PART, limit)]
+        }
         for process in running.values():
             process.wait_until_ready()
-            # The rows that are used often come to memory. No batch comes twice: rows that came up together
-            # are neighbors, so a batch that returned would find its rows faster than any other.
-            process.ask(f"0 step {max(len(batches) * 3 // 4, 1)}")
-        return [result_of(job, batches, what, point.rounds, running, rows=job.rows) for what in point.what]
+            # The rows that are used often come to memory, and the files get as large as they will be: until
+            # then, all that is written to them needs new pages. No batch comes twice: rows that came up
+            # together are neighbors, so a batch that returned would find its rows faster than any other.
+            process.ask(f"0 step {max(len(batches) * 5 // 6, 1)}")
+        of_tables = {"rows": job.rows, "share": point.share}
+        return [result_of(job, batches, what, point.rounds, running, **of_tables) for what in point.what]
+
+
+def draw(path: pathlib.Path, results: Sequence[Result]) -> None:
+    """Draws times divided by those of tables in memory, over the share in memory."""
+    panels: dict[str, dict[str, dict[float, float]]] = {}
+    for result in results:
+        part, whole = result.timings[_IN_PART], result.timings[_IN_MEMORY]
+        lines = panels.setdefault(f"{result.question['what']}, divided by that in memory", {})
+        for line, value in [
+            ("time", part.median / whole.median),
+            ("processor time", part.median_cpu / whole.median_cpu),
+        ]:
+            lines.setdefault(line, {})[result.question["share"]] = value
+    plots.lines(path, "Tables on disk", panels, "share of the rows in memory", "times as long")

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/crc32c.h"
 #include "cc/base/function_ref.h"
 #include "cc/base/hash.h"
 #include "cc/base/huge_pages.h"
@@ -23,6 +24,16 @@
 
 namespace sok {
 namespace {
+
+TEST(ChecksumTest, IsTheSameWithTheInstructionAndWithout) {
+  std::mt19937_64 random(1);
+  std::string text(3000, '\0');
+  for (char& byte : text) byte = static_cast<char>(random());
+  for (int64_t bytes = 0; bytes < 2500; ++bytes) {
+    const char* const from = text.data() + bytes % 13;
+    ASSERT_EQ(Crc32c(from, bytes), PortableCrc32c(from, bytes)) << bytes;
+  }
+}
 
 TEST(StatusTest, OkHasNoMessage) {
   EXPECT_TRUE(OkStatus().ok());

@@ -35,14 +35,52 @@ constexpr Tables MakeTables() {
 constexpr Tables kTables = MakeTables();
 
 #if defined(__x86_64__)
+// The instruction takes three cycles, but another can begin in each. So three lanes of bytes are worked on at
+// the same time, and then put together.
+constexpr int64_t kLane = 128;
+
+// tables[k][b] is what becomes of byte k = b of a checksum when kLane zero bytes follow.
+using LaneTables = std::array<std::array<uint32_t, 256>, 4>;
+
+constexpr LaneTables MakeLaneTables() {
+  LaneTables tables{};
+  for (size_t bit = 0; bit < 32; ++bit) {
+    uint32_t crc = uint32_t{1} << bit;
+    for (int64_t zero = 0; zero < kLane; ++zero) crc = (crc >> 8) ^ kTables[0][crc & 255];
+    for (size_t byte = 0; byte < 256; ++byte) {
+      if ((byte >> (bit % 8) & 1) != 0) tables[bit / 8][byte] ^= crc;
+    }
+  }
+  return tables;
+}
+
+constexpr LaneTables kLaneTables = MakeLaneTables();
+
+uint32_t BeforeLane(uint64_t crc) {
+  return kLaneTables[0][crc & 255] ^ kLaneTables[1][crc >> 8 & 255] ^ kLaneTables[2][crc >> 16 & 255] ^
+         kLaneTables[3][crc >> 24 & 255];
+}
+
+uint64_t WordAt(const char* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+
 __attribute__((target("sse4.2"))) uint32_t Crc32cByInstruction(const void* data, int64_t bytes) {
   const char* next = static_cast<const char*>(data);
   uint64_t crc = ~uint32_t{0};
-  for (; bytes >= 8; bytes -= 8, next += 8) {
-    uint64_t word;
-    std::memcpy(&word, next, sizeof(word));
-    crc = _mm_crc32_u64(crc, word);
+  for (; bytes >= 3 * kLane; bytes -= 3 * kLane, next += 3 * kLane) {
+    uint64_t second = 0;
+    uint64_t third = 0;
+    for (int64_t i = 0; i < kLane; i += 8) {
+      crc = _mm_crc32_u64(crc, WordAt(next + i));
+      second = _mm_crc32_u64(second, WordAt(next + kLane + i));
+      third = _mm_crc32_u64(third, WordAt(next + 2 * kLane + i));
+    }
+    crc = BeforeLane(BeforeLane(crc) ^ second) ^ third;
   }
+  for (; bytes >= 8; bytes -= 8, next += 8) crc = _mm_crc32_u64(crc, WordAt(next));
   uint32_t last = static_cast<uint32_t>(crc);
   for (; bytes > 0; --bytes, ++next) last = _mm_crc32_u8(last, static_cast<unsigned char>(*next));
   return ~last;

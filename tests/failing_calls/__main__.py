@@ -10,11 +10,17 @@ from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from failing_calls import exporting, loading, memory, saving
+from failing_calls import disks, exporting, loading, memory, saving
 from failing_calls.runner import Run
 from failing_calls.shim import Failure
 
-SCENARIOS = (*saving.SCENARIOS, *loading.SCENARIOS, *exporting.SCENARIOS, *memory.SCENARIOS)
+SCENARIOS = (
+    *saving.SCENARIOS,
+    *loading.SCENARIOS,
+    *exporting.SCENARIOS,
+    *disks.SCENARIOS,
+    *memory.SCENARIOS,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.deeprec import WorkQueue
+from sparse_operation_kit.tables.storage_option import StorageOption
 
 v1 = tf.compat.v1
 TABLES = ("items", "users")
@@ -26,14 +27,16 @@ def _keys(step: int) -> list[np.ndarray]:
 class Training:
     """Two tables with an optimizer's slots and with filters, a variable, and a queue of works."""
 
-    def __init__(self, before_initializers: Callable[[], None] = lambda: None) -> None:
-        """Builds a graph. Calls `before_initializers` in it after the variables."""
+    def __init__(
+        self, before_initializers: Callable[[], None] = lambda: None, memory: str | StorageOption = "device"
+    ) -> None:
+        """Builds a graph. Calls `before_initializers` in it after the variables; `memory` is the tables'."""
         self.graph = tf.Graph()
         with self.graph.as_default():
             self._init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
             self.tables = [
-                sok.EmbeddingVariable("items", 4, admission=sok.CounterFilter(2)),
-                sok.EmbeddingVariable("users", 2, admission=sok.CBFFilter(2, 100, 0.01)),
+                sok.EmbeddingVariable("items", 4, admission=sok.CounterFilter(2), memory=memory),
+                sok.EmbeddingVariable("users", 2, admission=sok.CBFFilter(2, 100, 0.01), memory=memory),
             ]
             kernel = v1.get_variable("kernel", [6], initializer=v1.ones_initializer())
             self.keys = [v1.placeholder(tf.int64, [None]) for _ in self.tables]

@@ -83,6 +83,15 @@ Status MergePart(Executor& executor, const Table& table, Span<const int64_t> ids
   return scratch->deduplicators.Take()->Run(executor, ids, &part->unique, Span<int32_t>(part->inverse));
 }
 
+// Lets disks begin to read the rows of a plan. Waits for locks here, as GroupForward does.
+void AskAhead(Executor& executor, Span<Table* const> tables, const LookupPlan& plan) {
+  for (int64_t t = 0; t < tables.size(); ++t) {
+    if (!tables[t]->options().tiers.has_disk()) continue;
+    const MutexLock lock(tables[t]->mutex());
+    tables[t]->AskAhead(executor, plan.parts[t].unique);
+  }
+}
+
 }  // namespace
 
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
@@ -107,9 +116,11 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
 Status MergeGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                   LookupPlan* plan, GroupScratch* scratch) {
   plan->parts.resize(ids.size());
-  return ForEachPart(executor, ids.size(), [&](Executor& inner, int64_t t) {
+  SOK_RETURN_IF_ERROR(ForEachPart(executor, ids.size(), [&](Executor& inner, int64_t t) {
     return MergePart(inner, *tables[t], ids[t], scratch, &plan->parts[t]);
-  });
+  }));
+  AskAhead(executor, tables, *plan);
+  return OkStatus();
 }
 
 Status ReadGroup(Executor& executor, Span<Table* const> tables, LookupPlan* plan,

@@ -58,7 +58,7 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
 // must see. Together they do the same, whatever happens to the tables between them.
 //
 // MergeGroup merges duplicate ids per table. It reads plan->lookups and fills in those fields of plan->parts
-// that need no table; of the tables it uses only the names.
+// that need no table. Of the tables it uses the names, and asks their disks for the rows: Table::AskAhead.
 Status MergeGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                   LookupPlan* plan, GroupScratch* scratch);
 // ReadGroup does the rest, once for each plan that MergeGroup filled in.

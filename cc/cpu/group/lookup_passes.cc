@@ -59,7 +59,7 @@ Status InsertAndFindRows(Executor& executor, Table* table, Span<const int32_t> o
       table->FindForTraining(executor, part->unique, counts, Span<int64_t>(part->rows), &read_default));
   ReadDefaultAt(read_default, part);
   part->trained = PutRowsFirst(part);
-  return table->BringUpToDate(executor, Span<const int64_t>(part->rows).subspan(0, part->trained));
+  return table->MakeCurrent(executor, Span<const int64_t>(part->rows).subspan(0, part->trained));
 }
 
 Status FindPresentRows(Executor& executor, Table* table, TablePart* part) {

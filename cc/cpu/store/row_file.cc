@@ -1,11 +1,13 @@
 #include "cc/cpu/store/row_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -14,36 +16,48 @@
 #include "cc/base/crc32c.h"
 #include "cc/base/file_error.h"
 #include "cc/base/lowest_error.h"
+#include "cc/base/prefetch.h"
 
 namespace sok {
 namespace {
 
-// Records are written in ranges of at most this size. More would not make the disk faster.
-constexpr int64_t kWriteBytes = int64_t{1} << 20;
+// Records are written in ranges of at most this size, which the cache of a core holds.
+constexpr int64_t kWriteBytes = int64_t{64} << 10;
 // What the copy and the checksum of a byte take, and a call of the operating system.
 constexpr int64_t kBytesPerNs = 2;
 constexpr int64_t kCallNs = 2000;
+constexpr int64_t kAdviceNs = 400;
+// After a call that needed the disk, so many ask ahead. If all is in memory that costs as much as reading it.
+constexpr int kAsksAhead = 8;
 
 // Only for this process and its owner, whatever the umask.
 constexpr mode_t kMode = 0600;
 
+// How often this thread read from a disk: pages that it waited for, and blocks that it asked for.
+int64_t DiskReads() {
+  rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt + usage.ru_inblock : 0;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<RowFile>> RowFile::Create(const std::string& folder, int64_t record_bytes,
-                                                   int64_t segment_bytes) {
+                                                   int64_t segment_bytes, bool maps) {
   SOK_RETURN_IF_ERROR(CheckPath(folder));
-  std::unique_ptr<RowFile> file(new RowFile(folder, record_bytes, segment_bytes));
+  std::unique_ptr<RowFile> file(new RowFile(folder, record_bytes, segment_bytes, maps));
   SOK_RETURN_IF_ERROR(file->Open());
   return file;
 }
 
-RowFile::RowFile(std::string folder, int64_t record_bytes, int64_t segment_bytes)
+RowFile::RowFile(std::string folder, int64_t record_bytes, int64_t segment_bytes, bool maps)
     : folder_(std::move(folder)),
       record_bytes_(record_bytes),
       stride_(record_bytes + static_cast<int64_t>(sizeof(Header))),
-      per_segment_(std::max<int64_t>(segment_bytes / stride_, 1)) {}
+      per_segment_(std::max<int64_t>(segment_bytes / stride_, 1)),
+      can_map_(maps && GuardedCopies::Exist()) {}
 
 RowFile::~RowFile() {
+  if (map_ != nullptr) munmap(map_, mapped_);
   if (descriptor_ >= 0) close(descriptor_);
 }
 
@@ -62,7 +76,7 @@ Status RowFile::Open() {
 }
 
 int64_t RowFile::bytes() const {
-  return static_cast<int64_t>(used_.size() - free_.size()) * per_segment_ * stride_;
+  return (static_cast<int64_t>(used_.size()) - given_back_) * per_segment_ * stride_;
 }
 
 Status RowFile::BeginSegment() {
@@ -70,14 +84,17 @@ Status RowFile::BeginSegment() {
   const int64_t segment = again ? free_.back() : static_cast<int64_t>(used_.size());
   const int64_t begin = OffsetOf(segment * per_segment_);
   const int64_t bytes = per_segment_ * stride_;
+  const bool is_kept = static_cast<int64_t>(free_.size()) > given_back_;
   // A full disk is an error now, and not when the kernel writes pages to it, if the file system can tell.
-  const bool there = fallocate(descriptor_, 0, begin, bytes) == 0 ||
+  const bool there = is_kept || fallocate(descriptor_, 0, begin, bytes) == 0 ||
                      (errno == EOPNOTSUPP && (again || ftruncate(descriptor_, begin + bytes) == 0));
   if (!there) return FileError("write rows to a file in", folder_);
   if (again) {
     free_.pop_back();
+    if (!is_kept) --given_back_;
   } else {
     used_.push_back(0);
+    Map(begin + bytes);
   }
   const int64_t before = std::exchange(segment_, segment);
   if (before >= 0 && used_[before] == 0) Release(before);
@@ -87,9 +104,28 @@ Status RowFile::BeginSegment() {
 
 void RowFile::Release(int64_t segment) {
   free_.push_back(segment);
-  // Gives the disk back if the file system can. Otherwise the segment is only used again.
-  fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, OffsetOf(segment * per_segment_),
-            per_segment_ * stride_);
+  while (static_cast<int64_t>(free_.size()) - given_back_ > 1 + InUse() / 8) {
+    // Gives the disk back if the file system can. Otherwise the segment is only used again.
+    fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              OffsetOf(free_[given_back_++] * per_segment_), per_segment_ * stride_);
+  }
+}
+
+void RowFile::Map(int64_t bytes) {
+  if (!can_map_ || bytes <= mapped_) return;
+  const int64_t wanted = std::max(2 * mapped_, bytes);
+  void* const map = map_ == nullptr ? mmap(nullptr, wanted, PROT_READ, MAP_SHARED, descriptor_, 0)
+                                    : mremap(map_, mapped_, wanted, MREMAP_MAYMOVE);
+  can_map_ = map != MAP_FAILED;
+  if (can_map_) {
+    map_ = static_cast<char*>(map);
+    mapped_ = wanted;
+    // A page that must be read from the disk is read alone: its neighbors are of other rows.
+    madvise(map_, mapped_, MADV_RANDOM);
+  } else if (map_ != nullptr) {
+    munmap(map_, mapped_);
+    map_ = nullptr;
+  }
 }
 
 StatusOr<int64_t> RowFile::TakePlace() {
@@ -126,15 +162,15 @@ Status RowFile::Append(Executor& executor, Span<const int64_t> rows,
     const int64_t ranges = static_cast<int64_t>(begins.size()) - 1;
     const int64_t ns = rows.size() * stride_ / kBytesPerNs / std::max<int64_t>(ranges, 1);
     executor.ParallelFor(ranges, kCallNs + ns, [&](int64_t first, int64_t last) {
-      error.Add(
-          first, WithinMemory([&]() -> Status {
-            std::vector<char> buffer;
-            for (int64_t range = first; range < last; ++range) {
-              const int64_t begin = begins[range];
-              SOK_RETURN_IF_ERROR(WriteRange(rows, record, begin, begins[range + 1], places[begin], &buffer));
-            }
-            return OkStatus();
-          }));
+      error.Add(first, WithinMemory([&]() -> Status {
+                  const std::unique_ptr<char[]> buffer(new char[std::min(most, taken) * stride_]);
+                  for (int64_t range = first; range < last; ++range) {
+                    const int64_t begin = begins[range];
+                    SOK_RETURN_IF_ERROR(
+                        WriteRange(rows, record, begin, begins[range + 1], places[begin], buffer.get()));
+                  }
+                  return OkStatus();
+                }));
     });
     status = error.status();
   }
@@ -145,43 +181,86 @@ Status RowFile::Append(Executor& executor, Span<const int64_t> rows,
 }
 
 Status RowFile::WriteRange(Span<const int64_t> rows, FunctionRef<const char*(int64_t i)> record,
-                           int64_t begin, int64_t end, int64_t place, std::vector<char>* buffer) const {
-  buffer->resize((end - begin) * stride_);
-  char* at = buffer->data();
+                           int64_t begin, int64_t end, int64_t place, char* buffer) const {
+  const int64_t floats = record_bytes_ / static_cast<int64_t>(sizeof(float));
+  const int64_t ahead = PrefetchDistance(floats);
+  char* at = buffer;
   for (int64_t i = begin; i < end; ++i, at += stride_) {
+    if (i + ahead < end) PrefetchFloats(reinterpret_cast<const float*>(record(i + ahead)), floats);
     const char* const from = record(i);
-    const Header header = {rows[i], Crc32c(from, record_bytes_), 0};
+    std::memcpy(at + sizeof(Header), from, record_bytes_);
+    const Header header = {rows[i], Crc32c(at + sizeof(Header), record_bytes_), 0};
     std::memcpy(at, &header, sizeof(header));
-    std::memcpy(at + sizeof(header), from, record_bytes_);
   }
-  return WriteAt(OffsetOf(place), buffer->data(), static_cast<int64_t>(buffer->size()));
+  return WriteAt(OffsetOf(place), buffer, at - buffer);
 }
 
 Status RowFile::Read(Executor& executor, Span<const int64_t> rows, Span<const int64_t> places,
-                     FunctionRef<char*(int64_t i)> to) const {
-  const int64_t ns = kCallNs + record_bytes_ / kBytesPerNs;
-  // All reads are asked for before the first is waited for, so that the disk works on many at once.
-  executor.ParallelFor(rows.size(), kCallNs, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      posix_fadvise(descriptor_, OffsetOf(places[i]), stride_, POSIX_FADV_WILLNEED);
-    }
-  });
+                     FunctionRef<char*(int64_t i)> to) {
+  AskAhead(executor, places);
+  if (asks_ahead_ > 0) --asks_ahead_;
   LowestError error;
-  executor.ParallelFor(rows.size(), ns, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) error.Add(i, ReadRecord(rows[i], places[i], to(i)));
+  const int64_t ns = record_bytes_ / kBytesPerNs + (map_ == nullptr ? kCallNs : 0);
+  NoteDiskReads(executor, rows.size(), ns, [&](int64_t begin, int64_t end) {
+    error.Add(begin, WithinMemory([&] { return ReadRange(rows, places, to, begin, end); }));
   });
   return error.status();
 }
 
-Status RowFile::ReadRecord(int64_t row, int64_t place, char* record) const {
+void RowFile::AskAhead(Executor& executor, Span<const int64_t> places) {
+  if (asks_ahead_ == 0) return;
+  NoteDiskReads(executor, places.size(), kAdviceNs, [&](int64_t begin, int64_t end) {
+    for (const int64_t place : places.subspan(begin, end - begin)) {
+      posix_fadvise(descriptor_, OffsetOf(place), stride_, POSIX_FADV_WILLNEED);
+    }
+  });
+}
+
+void RowFile::NoteDiskReads(Executor& executor, int64_t n, int64_t ns,
+                            FunctionRef<void(int64_t begin, int64_t end)> work) {
+  std::atomic<bool> read{false};
+  executor.ParallelFor(n, ns, [&](int64_t begin, int64_t end) {
+    const int64_t before = DiskReads();
+    work(begin, end);
+    if (DiskReads() != before) read = true;
+  });
+  if (read) asks_ahead_ = kAsksAhead;
+}
+
+Status RowFile::ReadRange(Span<const int64_t> rows, Span<const int64_t> places,
+                          FunctionRef<char*(int64_t i)> to, int64_t begin, int64_t end) const {
+  const GuardedCopies copies;
+  // Records are anywhere in the map: as in LoopOverRows, their first lines are prefetched several at once,
+  // and later the others.
+  const int64_t floats = stride_ / static_cast<int64_t>(sizeof(float));
+  const int64_t block = 2 * PrefetchDistance(floats);
+  const auto at = [&](int64_t i) { return map_ + OffsetOf(places[i]); };
+  const auto prefetch_first_lines = [&](int64_t first) {
+    if (map_ == nullptr) return;
+    for (int64_t i = first; i < std::min(end, first + block); ++i) Prefetch(at(i));
+  };
+  prefetch_first_lines(begin);
+  for (int64_t first = begin; first < end; first += block) {
+    prefetch_first_lines(first + block);
+    for (int64_t i = first; i < std::min(end, first + block); ++i) {
+      const int64_t next = i + block / 2;
+      if (map_ != nullptr && next < end) PrefetchFloats(reinterpret_cast<const float*>(at(next)), floats);
+      if (i + 2 < end) {
+        PrefetchFloats<true>(reinterpret_cast<const float*>(to(i + 2)),
+                             record_bytes_ / static_cast<int64_t>(sizeof(float)));
+      }
+      SOK_RETURN_IF_ERROR(ReadRecord(copies, rows[i], places[i], to(i)));
+    }
+  }
+  return OkStatus();
+}
+
+Status RowFile::ReadRecord(const GuardedCopies& copies, int64_t row, int64_t place, char* record) const {
   Header header;
-  const iovec parts[] = {{&header, sizeof(header)}, {record, static_cast<size_t>(record_bytes_)}};
-  ssize_t count;
-  do {
-    count = preadv(descriptor_, parts, 2, OffsetOf(place));
-  } while (count < 0 && errno == EINTR);
-  if (count < 0) return FileError("read rows from a file in", folder_);
-  if (count < stride_) {  // rare: a signal, or a file that became shorter
+  const char* const at = map_ + OffsetOf(place);
+  if (map_ == nullptr || !copies.Copy(at, sizeof(header), &header) ||
+      !copies.Copy(at + sizeof(header), record_bytes_, record)) {
+    // If there is an error, a call says which.
     std::vector<char> all(stride_);
     SOK_RETURN_IF_ERROR(ReadAt(OffsetOf(place), all.data(), stride_));
     std::memcpy(&header, all.data(), sizeof(header));
@@ -196,7 +275,7 @@ Status RowFile::Compact(Executor& executor, FunctionRef<int64_t(int64_t row)> pl
                         FunctionRef<void(int64_t row, int64_t place)> moved) {
   // A few segments may always be partly in use, so that small files are not moved around.
   constexpr int64_t kSpare = 4;
-  while ((static_cast<int64_t>(used_.size() - free_.size()) - kSpare) * per_segment_ > 2 * records_) {
+  while ((InUse() - kSpare) * per_segment_ > 2 * records_) {
     SOK_RETURN_IF_ERROR(EmptySegment(executor, place, moved));
   }
   return OkStatus();
@@ -210,32 +289,38 @@ Status RowFile::EmptySegment(Executor& executor, FunctionRef<int64_t(int64_t row
     if (emptiest < 0 || used_[segment] < used_[emptiest]) emptiest = segment;
   }
   if (emptiest < 0) return OkStatus();
-  std::vector<char> segment(per_segment_ * stride_);
   const int64_t first = emptiest * per_segment_;
-  SOK_RETURN_IF_ERROR(ReadAt(OffsetOf(first), segment.data(), static_cast<int64_t>(segment.size())));
-  std::vector<int64_t> rows;
-  std::vector<const char*> records;
-  for (int64_t i = 0; i < per_segment_; ++i) {
-    const char* const at = segment.data() + i * stride_;
-    Header header;
-    std::memcpy(&header, at, sizeof(header));
-    if (place(header.row) != first + i) continue;
-    if (header.checksum != Crc32c(at + sizeof(header), record_bytes_)) continue;
-    rows.push_back(header.row);
-    records.push_back(at + sizeof(header));
+  posix_fadvise(descriptor_, OffsetOf(first), per_segment_ * stride_, POSIX_FADV_WILLNEED);
+  const int64_t most = std::max<int64_t>(kWriteBytes / stride_, 1);
+  std::vector<char> records(std::min(most, per_segment_) * record_bytes_);
+  const auto record = [&](int64_t i) { return records.data() + i * record_bytes_; };
+  for (int64_t begin = first; begin < first + per_segment_; begin += most) {
+    std::vector<int64_t> rows;
+    std::vector<int64_t> places;
+    const GuardedCopies copies;
+    for (int64_t at = begin; at < std::min(begin + most, first + per_segment_); ++at) {
+      Header header;
+      SOK_RETURN_IF_ERROR(ReadHeader(copies, at, &header));
+      if (place(header.row) != at) continue;
+      rows.push_back(header.row);
+      places.push_back(at);
+    }
+    SOK_RETURN_IF_ERROR(Read(executor, rows, places, record));
+    SOK_RETURN_IF_ERROR(Append(executor, rows, record, Span<int64_t>(places)));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      Free(place(rows[i]));
+      moved(rows[i], places[i]);
+    }
+    // From here on the segment may be used again.
+    if (used_[emptiest] == 0) return OkStatus();
   }
-  const int64_t damaged = used_[emptiest] - static_cast<int64_t>(rows.size());
-  if (damaged > 0) {
-    return DataLoss(damaged, " rows came back damaged from a file in '", folder_,
-                    "'; restore the table from a checkpoint");
-  }
-  std::vector<int64_t> places(rows.size());
-  SOK_RETURN_IF_ERROR(Append(executor, rows, [&](int64_t i) { return records[i]; }, Span<int64_t>(places)));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Free(place(rows[i]));
-    moved(rows[i], places[i]);
-  }
-  return OkStatus();
+  return DataLoss(used_[emptiest], " rows came back damaged from a file in '", folder_,
+                  "'; restore the table from a checkpoint");
+}
+
+Status RowFile::ReadHeader(const GuardedCopies& copies, int64_t place, Header* header) const {
+  if (map_ != nullptr && copies.Copy(map_ + OffsetOf(place), sizeof(*header), header)) return OkStatus();
+  return ReadAt(OffsetOf(place), header, sizeof(*header));
 }
 
 Status RowFile::WriteAt(int64_t offset, const char* data, int64_t bytes) const {
@@ -250,7 +335,8 @@ Status RowFile::WriteAt(int64_t offset, const char* data, int64_t bytes) const {
   return OkStatus();
 }
 
-Status RowFile::ReadAt(int64_t offset, char* data, int64_t bytes) const {
+Status RowFile::ReadAt(int64_t offset, void* to, int64_t bytes) const {
+  char* data = static_cast<char*>(to);
   while (bytes > 0) {
     const ssize_t count = pread(descriptor_, data, bytes, offset);
     if (count < 0 && errno == EINTR) continue;

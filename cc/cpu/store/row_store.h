@@ -29,7 +29,7 @@ namespace sok {
 // the row until the next BeginCall. Without, these do nothing.
 //
 // Thread safety: const members and writes to different rows may run at the same time; Reserve, SetSlots,
-// BeginCall, BringUp and Forget need exclusive access. Move-only.
+// BeginCall, BringUp, AskAhead and Forget need exclusive access. Move-only.
 class RowStore {
  public:
   // Rows of `dim` >= 1 weights and no slots.
@@ -41,9 +41,13 @@ class RowStore {
   void BeginCall() {
     if (tiers_ != nullptr) tiers_->BeginCall();
   }
-  // Makes distinct rows accessible; negative numbers are no rows. Errors are those of RowTiers::BringUp.
+  // Makes rows accessible; negative numbers are no rows. Errors are those of RowTiers::BringUp.
   Status BringUp(Executor& executor, Span<const int64_t> rows, RowUse use) {
     return tiers_ == nullptr ? OkStatus() : tiers_->BringUp(executor, rows, use, &slabs_);
+  }
+  // Asks for rows that a BringUp will need soon: RowTiers::AskAhead.
+  void AskAhead(Executor& executor, Span<const int64_t> rows) {
+    if (tiers_ != nullptr) tiers_->AskAhead(executor, rows);
   }
   // Makes the next BringUp of `rows` new rows unable to fail.
   Status MakeRoom(Executor& executor, int64_t rows) {
@@ -87,8 +91,8 @@ class RowStore {
 
   const RecordLayout& layout() const { return layout_; }
   // A record: to be read and written as layout() says.
-  char* record(int64_t row) { return slabs_.at(PlaceOf(row)); }
-  const char* record(int64_t row) const { return slabs_.at(PlaceOf(row)); }
+  char* record(int64_t row) { return slabs_.at(NumberOf(row)); }
+  const char* record(int64_t row) const { return slabs_.at(NumberOf(row)); }
 
   // For records of floats: the dim() weights of a row; its slots follow.
   float* weights(int64_t row) { return reinterpret_cast<float*>(record(row)); }
@@ -109,7 +113,7 @@ class RowStore {
 
  private:
   // The number of a row's record in slabs_.
-  int64_t PlaceOf(int64_t row) const { return tiers_ == nullptr ? row : tiers_->frame(row); }
+  int64_t NumberOf(int64_t row) const { return tiers_ == nullptr ? row : tiers_->frame(row); }
   // Moves all rows to the slabs or tiers of a store with other slots.
   Status MoveRows(Executor& executor, FunctionRef<int64_t(int64_t row)> key, RowStore* to);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr uint8_t kMostUses = 15;
 
 // Rows whose entries are on their way to the cache.
-constexpr int64_t kAhead = 16;
+constexpr int64_t kAhead = 32;
 
 }  // namespace
 
@@ -27,30 +27,38 @@ StatusOr<std::unique_ptr<RowTiers>> RowTiers::Create(const TierOptions& options,
 RowTiers::RowTiers(std::unique_ptr<RowFile> file, int64_t limit, bool by_frequency)
     : file_(std::move(file)), limit_(limit), by_frequency_(by_frequency) {}
 
-Status RowTiers::BringUp(Executor& executor, Span<const int64_t> rows, RowUse use, Slabs* frames) {
+std::vector<int64_t> RowTiers::UsePresent(Span<const int64_t> rows, RowUse use) {
   std::vector<int64_t> missing;
-  int64_t hits = 0;
   for (int64_t i = 0; i < rows.size(); ++i) {
-    if (i + kAhead < rows.size() && rows[i + kAhead] >= 0) Prefetch(&where_[rows[i + kAhead]]);
+    if (i + 2 * kAhead < rows.size() && rows[i + 2 * kAhead] >= 0) Prefetch(&where_[rows[i + 2 * kAhead]]);
+    if (i + kAhead < rows.size() && rows[i + kAhead] >= 0) {
+      const int64_t at = where_[rows[i + kAhead]];
+      if (at > 0) Prefetch<true>(&frames_[at - 1]);
+    }
     if (rows[i] < 0) continue;
     const int64_t at = where_[rows[i]];
     if (at > 0) {
       Use(&frames_[at - 1], use);
-      ++hits;
+      ++counts_.hits;
     } else {
       missing.push_back(rows[i]);
     }
   }
+  return missing;
+}
+
+Status RowTiers::BringUp(Executor& executor, Span<const int64_t> rows, RowUse use, Slabs* frames) {
+  const std::vector<int64_t> missing = UsePresent(rows, use);
   const int64_t n = static_cast<int64_t>(missing.size());
-  counts_.hits += hits;
   if (n == 0) return OkStatus();
   SOK_RETURN_IF_ERROR(FreeFrames(executor, n, frames));
-  const int64_t* const taken = free_.data() + free_.size() - n;
+  const std::vector<int64_t> taken(free_.end() - n, free_.end());
   const auto record = [&](int64_t i) { return frames->at(taken[i]); };
 
   std::vector<int64_t> from_file;
   std::vector<int64_t> places;
   std::vector<int64_t> positions;
+  for (std::vector<int64_t>* column : {&from_file, &places, &positions}) column->reserve(n);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t place = CopyOf(missing[i]);
     if (place == kNone || use == RowUse::kNew) {
@@ -66,7 +74,12 @@ Status RowTiers::BringUp(Executor& executor, Span<const int64_t> rows, RowUse us
   counts_.misses += n;
   counts_.bytes_up += static_cast<int64_t>(places.size()) * frames->record_bytes();
 
+  free_.resize(free_.size() - n);
   for (int64_t i = 0; i < n; ++i) {
+    if (where_[missing[i]] > 0) {  // the row was given twice
+      free_.push_back(taken[i]);
+      continue;
+    }
     Frame* const frame = &frames_[taken[i]];
     frame->row = missing[i];
     frame->place = CopyOf(missing[i]);
@@ -75,8 +88,15 @@ Status RowTiers::BringUp(Executor& executor, Span<const int64_t> rows, RowUse us
     where_[missing[i]] = taken[i] + 1;
     Use(frame, use);
   }
-  free_.resize(free_.size() - n);
   return OkStatus();
+}
+
+void RowTiers::AskAhead(Executor& executor, Span<const int64_t> rows) {
+  std::vector<int64_t> places;
+  for (const int64_t row : rows) {
+    if (row >= 0 && where_[row] < 0) places.push_back(CopyOf(row));
+  }
+  file_->AskAhead(executor, places);
 }
 
 void RowTiers::Use(Frame* frame, RowUse use) {
@@ -130,17 +150,23 @@ Status RowTiers::FreeFrames(Executor& executor, int64_t n, Slabs* frames) {
 std::vector<int64_t> RowTiers::ChooseVictims(int64_t n) {
   std::vector<int64_t> victims;
   const int64_t frames = static_cast<int64_t>(frames_.size());
-  for (int turn = 0; turn <= kMostUses; ++turn) {
+  uint8_t fewest = 0;
+  do {
+    fewest = 0;  // uses of a row that may leave; 0: there is none
     for (int64_t i = 0; i < frames; ++i) {
       if (static_cast<int64_t>(victims.size()) == n) return victims;
       hand_ = hand_ + 1 < frames ? hand_ + 1 : 0;
       Frame& frame = frames_[hand_];
-      if (frame.row == kNone || frame.call == call_ || frame.uses > 0) continue;
+      if (frame.row == kNone || frame.call == call_) continue;
+      if (frame.uses > 0) {
+        fewest = fewest == 0 ? frame.uses : std::min(fewest, frame.uses);
+        continue;
+      }
       frame.call = call_;  // chosen once
       victims.push_back(hand_);
     }
-    for (Frame& frame : frames_) frame.uses -= frame.uses > 0 ? 1 : 0;
-  }
+    for (Frame& frame : frames_) frame.uses -= std::min(frame.uses, fewest);
+  } while (fewest > 0);
   return victims;
 }
 
@@ -161,7 +187,9 @@ Status RowTiers::SendDown(Executor& executor, Span<const int64_t> victims, const
   SOK_RETURN_IF_ERROR(
       file_->Append(executor, rows, [&](int64_t i) { return frames.at(changed[i]); }, Span<int64_t>(places)));
   for (size_t i = 0; i < changed.size(); ++i) frames_[changed[i]].place = places[i];
-  for (const int64_t victim : victims) {
+  for (int64_t i = 0; i < victims.size(); ++i) {
+    if (i + kAhead < victims.size()) Prefetch<true>(&where_[frames_[victims[i + kAhead]].row]);
+    const int64_t victim = victims[i];
     Frame* const frame = &frames_[victim];
     where_[frame->row] = -(frame->place + 1);
     *frame = Frame();

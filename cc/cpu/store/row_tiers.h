@@ -45,9 +45,13 @@ class RowTiers {
   // Rows that were brought up before may leave memory.
   void BeginCall() { ++call_; }
 
-  // Brings distinct rows to frames. `frames` is the memory of all frames. Negative numbers are no rows. A row
-  // that was never brought up is zeros. Errors are those of RowFile, and of memory: no row has changed then.
+  // Brings rows to frames. `frames` is the memory of all frames. Negative numbers are no rows. A row that was
+  // never brought up is zeros. Errors are those of RowFile, and of memory: no row has changed then.
   Status BringUp(Executor& executor, Span<const int64_t> rows, RowUse use, Slabs* frames);
+
+  // Asks the disk for those of the rows that are there, which a BringUp will need soon: RowFile::AskAhead.
+  // Moves no row.
+  void AskAhead(Executor& executor, Span<const int64_t> rows);
 
   // Makes free at least `n` frames, so that the next BringUp of as many new rows cannot fail. Errors as for
   // BringUp.
@@ -71,7 +75,7 @@ class RowTiers {
   static constexpr int64_t kNowhere = 0;
   static constexpr int64_t kNone = -1;
 
-  struct Frame {
+  struct alignas(32) Frame {  // two in a cache line
     int64_t row = kNone;
     int64_t place = kNone;  // of a copy on disk that equals the row
     int64_t call = 0;       // the last one that needs the row
@@ -83,11 +87,13 @@ class RowTiers {
   // The place of the row's copy on disk, or kNone.
   int64_t CopyOf(int64_t row) const;
   void SetCopy(int64_t row, int64_t place);
+  // Notes which rows are in memory, and returns the others.
+  std::vector<int64_t> UsePresent(Span<const int64_t> rows, RowUse use);
   // Notes that a row in memory is used.
   void Use(Frame* frame, RowUse use);
   void FreeCopy(Frame* frame);
-  // Chooses at most `n` frames whose rows may leave: those that were not used since all uses were counted
-  // down by one, which happens when there are no more of them.
+  // Chooses at most `n` frames whose rows may leave: those without uses. When there are no more of them, the
+  // uses of all are counted down.
   std::vector<int64_t> ChooseVictims(int64_t n);
   Status SendDown(Executor& executor, Span<const int64_t> victims, const Slabs& frames);
 

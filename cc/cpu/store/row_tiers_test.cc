@@ -60,6 +60,7 @@ TEST(RowTiersTest, RowsEqualThoseOfAStoreWithoutDisk) {
         }
         std::shuffle(rows.begin(), rows.end(), random);
         rows.insert(rows.begin() + static_cast<int64_t>(rows.size()) / 2, -1);  // not a row
+        if (random() % 4 == 0) rows.push_back(rows.front());                    // twice
         const auto use = static_cast<RowUse>(random() % 4);
         ASSERT_TRUE(store.BringUp(executor, rows, use).ok());
         // More rows of the same call, which must not displace the first ones.
@@ -171,6 +172,45 @@ TEST(RowTiersTest, DamageIsAnErrorAndOtherRowsGoOn) {
     ASSERT_TRUE(store.BringUp(executor, Span<const int64_t>(&row, 1), RowUse::kRead).ok());
     EXPECT_EQ(store.weights(row)[0], 1.0f + static_cast<float>(row));
   }
+}
+
+TEST(RowTiersTest, DamageAnywhereIsNeverAWrongRow) {
+  constexpr int64_t kRows = 2000;
+  constexpr int64_t kStride = kRecordBytes + 16;
+  ThreadPool executor(2);
+  RowStore store = StoreOf(50, kRows);
+  std::vector<float> expected(kRows, 0.0f);
+  std::mt19937 random(3);
+  int damaged = 0;
+  for (int step = 0; step < 2000; ++step) {
+    const char byte = static_cast<char>(random());
+    const off_t offset = random() % (kRows * kStride);
+    const RowTiers& tiers = *store.tiers();
+    if (step % 4 == 0 && offset < tiers.file().bytes()) {
+      ASSERT_EQ(pwrite(tiers.file().descriptor(), &byte, 1, offset), 1);
+    }
+    std::vector<int64_t> rows(40);
+    for (int64_t& row : rows) row = random() % kRows;
+    store.BeginCall();
+    const Status status = store.BringUp(executor, rows, RowUse::kWrite);
+    if (status.ok()) {
+      for (const int64_t row : rows) {
+        ASSERT_EQ(store.weights(row)[0], expected[row]);
+        ASSERT_EQ(store.weights(row)[kDim - 1], expected[row]);
+      }
+    } else {
+      ASSERT_EQ(status.code(), StatusCode::kDataLoss) << status.message();
+      ++damaged;
+      // As a restore does.
+      for (const int64_t row : rows) store.Forget(row);
+      ASSERT_TRUE(store.BringUp(executor, rows, RowUse::kNew).ok());
+    }
+    for (const int64_t row : rows) {
+      expected[row] = static_cast<float>(random() % 1000);
+      std::fill_n(store.weights(row), kDim, expected[row]);
+    }
+  }
+  EXPECT_GT(damaged, 3);
 }
 
 }  // namespace

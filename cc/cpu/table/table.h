@@ -130,13 +130,20 @@ class Table final : public EngineTable {
   // Rows that were brought up before need not stay in memory any more.
   void BeginCall() { store_.BeginCall(); }
   // Brings `rows` to memory, until the next BeginCall, if the table has a disk below it. Needed before
-  // record() and weights() are used. Rows are distinct; kAbsent is none. Errors are those of
+  // record() and weights() are used. kAbsent is no row. Errors are those of
   // RowStore::BringUp, and name the variable.
   Status BringUp(Executor& executor, Span<const int64_t> rows, RowUse use) {
     return Named(store_.BringUp(executor, rows, use));
   }
   // The same, and makes the weights of `rows` current if the optimizer postpones the steps of untouched rows.
   Status BringUpToDate(Executor& executor, Span<const int64_t> rows, RowUse use = RowUse::kRead);
+  // The same for rows that were brought up.
+  Status MakeCurrent(Executor& executor, Span<const int64_t> rows) {
+    return has_catch_up() ? BringUpToDate(executor, rows) : OkStatus();
+  }
+  // Asks the disk, if there is one, for rows of ids that a lookup will need soon. Changes nothing else: in
+  // memory they could displace rows of the step that runs.
+  void AskAhead(Executor& executor, Span<const int64_t> ids);
   // Whether weights() may be read without BringUpToDate.
   bool is_up_to_date() const { return store_.tiers() == nullptr && !has_catch_up(); }
   // At most `rows`: how many rows to bring up at once.

@@ -71,6 +71,13 @@ Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<
   return OkStatus();
 }
 
+void Table::AskAhead(Executor& executor, Span<const int64_t> ids) {
+  if (store_.tiers() == nullptr || !store_.tiers()->file().asks_ahead()) return;
+  std::vector<int64_t> rows(ids.size());
+  // A key that has no row is an error of the lookup.
+  if (Find(executor, ids, Span<int64_t>(rows)).ok()) store_.AskAhead(executor, rows);
+}
+
 Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                              Span<const int64_t> positions, Span<int64_t> rows,
                              std::vector<int64_t>* read_default) {
