@@ -6,12 +6,16 @@ import itertools
 import os
 import pathlib
 import re
+import sys
+import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 import harness
+import prefetched_training
 import sparse_operation_kit as sok
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.lookup import group
@@ -84,6 +88,19 @@ def test_a_disk_changes_no_bit(tmp_path, optimizer, table, strategy):
     assert statistics[:6] == in_memory[:6] and in_memory[6:12] == (0,) * 6
 
 
+@pytest.mark.parametrize("optimizer", ["lazy adam", "adam"])
+def test_lookups_that_are_prepared_ahead_are_the_same(tmp_path, optimizer):
+    """Their rows are asked for ahead, and move when their step needs them: so statistics are the same."""
+    plain, ahead = (
+        prefetched_training.train(
+            way, optimizer, policies=lambda name: {"memory": on_disk(tmp_path / "rows")}
+        )
+        for way in (False, True)
+    )
+    ahead.assert_equal(plain)
+    assert ahead.statistics["wide"].bytes_up > 0
+
+
 def test_checkpoints_do_not_know_of_disks(tmp_path):
     """A checkpoint of a table on disk restores into memory, and back, and increments know all rows."""
     saved = {}
@@ -125,6 +142,76 @@ def test_the_file_has_no_name_and_memory_is_the_size_given(tmp_path):
         assert found.memory_rows == (1 << 20) // 256
         assert found.disk_bytes >= (found.rows - found.memory_rows) * 256
         assert list(folder.iterdir()) == []
+
+
+class _PeakOfMemory:
+    """The most anonymous memory that this process had while it was entered, and before.
+
+    The pages of files that the system has in memory are not of the process, which needs none of them.
+    """
+
+    def __init__(self) -> None:
+        self.before = self.most = self._now()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> _PeakOfMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.002):
+            self.most = max(self.most, self._now())
+
+    def _now(self) -> int:
+        status = pathlib.Path("/proc/self/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+) kB", status).group(1)) * 1024
+
+
+def train_and_save(folder: str, memory_bytes: int, keys: int, restores: bool) -> None:
+    """Prints what the memory of the process grew by at most, the bytes on disk, and the rows."""
+    with harness.graph_and_session() as session:
+        memory = on_disk(pathlib.Path(folder) / "rows", memory_bytes)
+        table = sok.EmbeddingVariable("table", 256, memory=memory)
+        ids = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, ids)
+        step = OPTIMIZERS["lazy_adam"]().minimize(tf.reduce_sum(tf.square(rows - 1.0)))
+        saver = v1.train.Saver()
+        statistics = sok.table_statistics([table])["table"]
+
+        def work(count: int, restored: str, saved: str) -> None:
+            if restores:
+                saver.restore(session, f"{folder}/{restored}")
+            for begin in range(0, count, 1024):
+                session.run(step, {ids: np.arange(begin, begin + 1024)})
+            saver.save(session, f"{folder}/{saved}")
+
+        # What is made once, by whatever the table holds.
+        harness.initialize(session)
+        work(2048, "few", "few")
+        harness.initialize(session)
+        with _PeakOfMemory() as peak:
+            work(keys, "all", "all")
+        found = session.run(statistics)
+        print("grew", peak.most - peak.before, found.disk_bytes, found.rows)
+
+
+def test_memory_is_the_size_given_whatever_is_done(tmp_path):
+    memory_bytes, keys = 96 << 20, 73 * 1024
+    for restores in (False, True):
+        arguments = f"{str(tmp_path)!r}, {memory_bytes}, {keys}, {restores}"
+        code = f"import tables_on_disk_test as it; it.train_and_save({arguments})"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        result = forked.run_code(code, env=environment)
+        assert result.returncode == 0, result.stdout + result.stderr
+        grew, disk_bytes, rows = map(int, result.stdout.split("grew")[1].split())
+        assert rows == keys and disk_bytes > memory_bytes
+        # Beside the size given: the row's key, its entry in the index, and where it is; and a save's buffers.
+        assert grew < 1.1 * memory_bytes + 100 * rows + (10 << 20), (restores, grew, disk_bytes, rows)
 
 
 def files_of_rows(folder: pathlib.Path) -> list[str]:
