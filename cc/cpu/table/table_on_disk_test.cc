@@ -73,33 +73,42 @@ std::vector<int64_t> Keys(Executor& executor, Table* table) {
   return table->Keys();
 }
 
-TEST(TableOnDiskTest, AFullDiskIsAnErrorAndChangesNothing) {
+// Looks up new keys until the disk is full, together with an old one or alone: then the first rows that
+// memory has no room for are new ones.
+void FillDisk(OnFull on_full, bool with_old) {
   ThreadPool executor(2);
-  for (const OnFull on_full : {OnFull::kError, OnFull::kEvictLru}) {
-    // With eviction the table is full before the disk is, and rows that are evicted leave gaps in the file.
-    const auto table = MakeTable(on_full, on_full == OnFull::kError ? 0 : 100);
-    int64_t key = 0;
-    std::vector<int64_t> before;
-    Status status;
-    {
-      const FileLimit limit(2 * RowFile::kSegmentBytes);
-      while (status.ok() && key < 1000) {
-        before = table->Keys();
-        status = LookUp(executor, table.get(), {key, key + 1, key / 2});
-        key += status.ok() ? 2 : 0;
-      }
-      EXPECT_GT(key, 120);
-      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
-      EXPECT_NE(status.message().find("'items'"), std::string::npos) << status.message();
-      EXPECT_EQ(table->Keys(), before);
-      const std::vector<float> values(3 * kDim, 7.0f);
-      const std::vector<int64_t> keys = {key, 0, 1};
-      EXPECT_EQ(table->Assign({executor}, keys, values.data()).code(), StatusCode::kResourceExhausted);
-      EXPECT_EQ(table->Keys(), before);
+  // With eviction the table is full before the disk is, and rows that are evicted leave gaps in the file.
+  const auto table = MakeTable(on_full, on_full == OnFull::kError ? 0 : 100);
+  const auto keys_from = [&](int64_t key) {
+    return std::vector<int64_t>{key, key + 1, with_old ? key / 2 : key + 2};
+  };
+  int64_t key = 0;
+  std::vector<int64_t> before;
+  Status status;
+  {
+    const FileLimit limit(2 * RowFile::kSegmentBytes);
+    while (status.ok() && key < 1000) {
+      before = table->Keys();
+      status = LookUp(executor, table.get(), keys_from(key));
+      key += status.ok() ? (with_old ? 2 : 3) : 0;
     }
-    EXPECT_EQ(Keys(executor, table.get()), before);
-    EXPECT_TRUE(LookUp(executor, table.get(), {key, key + 1, key / 2}).ok());
-    EXPECT_NE(Keys(executor, table.get()), before);
+    EXPECT_GT(key, 120);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+    EXPECT_NE(status.message().find("'items'"), std::string::npos) << status.message();
+    EXPECT_EQ(table->Keys(), before);
+    const std::vector<float> values(3 * kDim, 7.0f);
+    const std::vector<int64_t> keys = {key, 0, 1};
+    EXPECT_EQ(table->Assign({executor}, keys, values.data()).code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(table->Keys(), before);
+  }
+  EXPECT_EQ(Keys(executor, table.get()), before);
+  EXPECT_TRUE(LookUp(executor, table.get(), keys_from(key)).ok());
+  EXPECT_NE(Keys(executor, table.get()), before);
+}
+
+TEST(TableOnDiskTest, AFullDiskIsAnErrorAndChangesNothing) {
+  for (const OnFull on_full : {OnFull::kError, OnFull::kEvictLru}) {
+    for (const bool with_old : {true, false}) FillDisk(on_full, with_old);
   }
 }
 
