@@ -325,6 +325,15 @@ Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& a
   return DamagedBytes(path, begin, bytes);
 }
 
+void ReadBlockAhead(FileReader* file, const PlacedArray& array, int64_t number) {
+  const int64_t begin = number * kBlockBytes;
+  if (!array.has_file() || begin >= array.array.bytes()) return;
+  const int64_t item = ItemBytes(array.array.type.dtype);
+  const int64_t bytes = std::min(kBlockBytes, array.array.bytes() - begin);
+  file->ReadAhead(array.offset + begin / item * array.stored_item_bytes(),
+                  bytes / item * array.stored_item_bytes());
+}
+
 StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(std::shared_ptr<FileReader> file,
                                                          const std::string& path, const PlacedArray& array) {
   // Allocates nothing of a size that the index gives before the file has that size.
@@ -344,6 +353,7 @@ Status ArrayReader::NextBlock() {
   // The first block is the largest. Not std::make_unique, which would fill it.
   if (block_ == nullptr) block_.reset(new char[static_cast<size_t>(bytes)]);
   at_ = held_ = 0;
+  ReadBlockAhead(file_.get(), array_, next_block_ + 1);
   SOK_RETURN_IF_ERROR(ReadBlock(file_.get(), path_, array_, next_block_, block_.get(), &crc32c_));
   held_ = bytes;
   ++next_block_;

@@ -167,6 +167,9 @@ Status ReadNumbers(FileReader* file, const std::string& path, const PlacedArray&
 Status ReadBlock(FileReader* file, const std::string& path, const PlacedArray& array, int64_t number,
                  char* block, uint32_t* crc32c);
 
+// Lets the disk read block `number` of an array, if it has one, for a later ReadBlock.
+void ReadBlockAhead(FileReader* file, const PlacedArray& array, int64_t number);
+
 // The error of bytes whose checksum does not match.
 Status DamagedBytes(const std::string& path, int64_t begin, int64_t bytes);
 

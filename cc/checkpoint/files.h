@@ -33,6 +33,9 @@ class FileReader {
   virtual Status MapAt(int64_t offset, void* data, int64_t bytes) { return ReadAt(offset, data, bytes); }
   // What ReadAt reads from now on stays in the page cache, for MapAt.
   virtual void KeepCached() {}
+  // ReadAt will want these bytes: the disk may begin to read them. Takes no time worth mentioning, and no
+  // error; the bytes may be outside of the file.
+  virtual void ReadAhead(int64_t /*offset*/, int64_t /*bytes*/) {}
 };
 
 // The file operations of checkpoints: the only place that asks the operating system. Tests implement their

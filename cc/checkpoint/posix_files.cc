@@ -161,6 +161,10 @@ class PosixReader final : public FileReader {
 
   void KeepCached() override { keeps_cached_ = true; }
 
+  void ReadAhead(int64_t offset, int64_t bytes) override {
+    posix_fadvise(file_.number(), offset, bytes, POSIX_FADV_WILLNEED);
+  }
+
  private:
   // False if it is impossible. In two steps, because mmap may free the memory at a fixed place, and then
   // fail.

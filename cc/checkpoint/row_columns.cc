@@ -43,6 +43,7 @@ Status FloatColumn::Read(int64_t block, const PieceOfKeys& /*piece*/, Span<float
     Copy(number, kept_.get(), records);
     return OkStatus();
   }
+  ReadBlockAhead(file_.get(), array_, number + blocks_);
   const int64_t block_end = (number + 1) * kBlockBytes;
   char* const to = block_end > end_ && end_ < array_.array.bytes() ? next_kept_.get() : buffer;
   if (crc32c_.empty()) {

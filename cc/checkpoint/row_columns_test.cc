@@ -154,6 +154,19 @@ TEST_F(FloatColumnTest, DamageOfAnyBlockIsFound) {
   }
 }
 
+// The disk reads the blocks of the next piece while those of a piece are in work.
+TEST_F(FloatColumnTest, BlocksOfTheNextPieceAreReadAhead) {
+  Write(100000, 16);
+  const int64_t rows_of_block = kBlockBytes / 64;
+  ASSERT_EQ(BlocksOf(bytes()), 7);
+  ASSERT_TRUE(Read({2 * rows_of_block, 4 * rows_of_block, 6 * rows_of_block, rows_}, false).ok());
+  std::vector<int64_t> ahead = files_.ReadAheads();
+  std::sort(ahead.begin(), ahead.end());
+  std::vector<int64_t> expected;
+  for (int64_t block = 2; block < 7; ++block) expected.push_back(array().offset + block * kBlockBytes);
+  EXPECT_EQ(ahead, expected);
+}
+
 TEST_F(FloatColumnTest, MoreRowsThanTheArrayHasAreAnError) {
   Write(100, 4);
   auto column = FloatColumn::Open({*checkpoint_, manifest_, 0}, "values", 0, 4);

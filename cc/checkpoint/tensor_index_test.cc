@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <string_view>
+#include <vector>
 
 #include "cc/base/crc32c.h"
 #include "cc/checkpoint/sorted_table.h"
@@ -22,9 +23,11 @@ TEST(Crc32cTest, EqualsTheStandards) {
 
 TEST(Crc32cTest, AllWaysToComputeItAgree) {
   std::mt19937_64 random(1);
-  std::string text(1000, '\0');
+  std::string text((1 << 20) + 1, '\0');
   for (char& c : text) c = static_cast<char>(random());
-  for (size_t size = 0; size < text.size(); size += 7) {
+  std::vector<size_t> sizes{(1 << 16) - 1, 1 << 16, (1 << 16) + 13, 100003, 1 << 20, text.size()};
+  for (size_t size = 0; size < 1000; size += 7) sizes.push_back(size);
+  for (const size_t size : sizes) {
     const uint32_t crc = Crc32c(text.data(), static_cast<int64_t>(size));
     EXPECT_EQ(PortableCrc32c(text.data(), static_cast<int64_t>(size)), crc);
     const size_t cut = size / 3;

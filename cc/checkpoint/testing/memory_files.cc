@@ -30,7 +30,8 @@ class MemoryFiles::Writer final : public FileWriter {
 
 class MemoryFiles::Reader final : public FileReader {
  public:
-  Reader(std::string path, std::shared_ptr<Node> node) : path_(std::move(path)), node_(std::move(node)) {}
+  Reader(MemoryFiles* files, std::string path, std::shared_ptr<Node> node)
+      : files_(files), path_(std::move(path)), node_(std::move(node)) {}
 
   int64_t size() const override { return static_cast<int64_t>(node_->bytes.size()); }
   Status ReadAt(int64_t offset, void* data, int64_t bytes) override {
@@ -38,8 +39,13 @@ class MemoryFiles::Reader final : public FileReader {
     std::memcpy(data, node_->bytes.data() + offset, static_cast<size_t>(bytes));
     return OkStatus();
   }
+  void ReadAhead(int64_t offset, int64_t /*bytes*/) override {
+    const MutexLock lock(files_->mutex_);
+    files_->read_aheads_.push_back(offset);
+  }
 
  private:
+  MemoryFiles* const files_;
   const std::string path_;
   const std::shared_ptr<Node> node_;
 };
@@ -97,7 +103,7 @@ StatusOr<std::unique_ptr<FileReader>> MemoryFiles::Open(const std::string& path)
   const std::shared_ptr<Node> node = Find(path);
   if (node == nullptr) return NotFound("No file '", path, "'");
   if (node->folder) return DataLoss("'", path, "' is not a file");
-  return std::unique_ptr<FileReader>(std::make_unique<Reader>(path, node));
+  return std::unique_ptr<FileReader>(std::make_unique<Reader>(this, path, node));
 }
 
 Status MemoryFiles::SyncFolder(const std::string& path) {

@@ -40,6 +40,11 @@ class MemoryFiles final : public Files {
   std::map<std::string, std::string*> AllFiles();
   bool Exists(const std::string& path);
   void RemoveAll();
+  // The offsets of all ReadAhead, in order.
+  std::vector<int64_t> ReadAheads() const {
+    const MutexLock lock(mutex_);
+    return read_aheads_;
+  }
 
  private:
   struct Node {
@@ -60,6 +65,7 @@ class MemoryFiles final : public Files {
   void CutPower(Node* node, std::mt19937_64* random, std::set<const Node*>* done);
 
   mutable Mutex mutex_;
+  std::vector<int64_t> read_aheads_ SOK_GUARDED_BY(mutex_);
   const std::shared_ptr<Node> root_ SOK_GUARDED_BY(mutex_);
 };
 
