@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "cc/base/file_error.h"
-#include "cc/checkpoint/files.h"
+#include "cc/base/hash.h"
+#include "cc/checkpoint/column_pieces.h"
+#include "cc/cpu/dedup/dedup.h"
 
 namespace sok {
 namespace {
@@ -86,11 +89,6 @@ Status SizeOf(const std::string& path, int64_t* bytes) {
   return OkStatus();
 }
 
-// The error after fewer elements were read than the file should have.
-Status ReadError(FILE* file, const std::string& path) {
-  return std::ferror(file) != 0 ? FileError("read", path) : DataLoss("'", path, "' ended early");
-}
-
 int64_t KeyBytes(const std::string& key_dtype) { return key_dtype == "int64" ? 8 : 4; }
 
 // The key of `key_dtype` in four bytes.
@@ -104,6 +102,33 @@ bool MayBeHalves(const std::vector<uint32_t>& words) {
     if (words[i] != 0) return false;
   }
   return words.size() > 1;
+}
+
+// DataLoss for a key that occurs twice.
+Status CheckDistinct(Executor& executor, Span<const int64_t> keys, const std::string& path) {
+  constexpr int64_t kAtOnce = int64_t{1} << 25;
+  const auto passes = static_cast<uint64_t>(keys.size() / kAtOnce + 1);
+  Deduplicator deduplicator;
+  std::vector<int64_t> chosen;
+  std::vector<int64_t> distinct;
+  std::vector<int32_t> firsts;
+  for (uint64_t pass = 0; pass < passes; ++pass) {
+    Span<const int64_t> some = keys;
+    if (passes > 1) {
+      chosen.clear();
+      std::copy_if(keys.begin(), keys.end(), std::back_inserter(chosen), [&](int64_t key) {
+        return (Mix64(static_cast<uint64_t>(key)) >> 32) * passes >> 32 == pass;
+      });
+      some = chosen;
+    }
+    firsts.resize(static_cast<size_t>(some.size()));
+    SOK_RETURN_IF_ERROR(deduplicator.Run(executor, some, &distinct, Span<int32_t>(firsts)));
+    if (static_cast<int64_t>(distinct.size()) == some.size()) continue;
+    int64_t twice = 0;
+    while (firsts[twice] == static_cast<int32_t>(twice)) ++twice;
+    return DataLoss("'", path, "' has the key ", some[twice], " twice");
+  }
+  return OkStatus();
 }
 
 // Whether `key`, which takes `key_bytes` in a file, fits `key_dtype` and is unambiguous.
@@ -221,13 +246,14 @@ StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, cons
                                               int64_t dim, std::string key_dtype) {
   RawFilesReader reader;
   reader.key_dtype_ = std::move(key_dtype);
+  reader.dim_ = dim;
   reader.keys_path_ = RawKeysPath(directory, name);
   reader.values_path_ = RawValuesPath(directory, name);
   int64_t keys_bytes = 0;
   int64_t values_bytes = 0;
   SOK_RETURN_IF_ERROR(SizeOf(reader.keys_path_, &keys_bytes));
   SOK_RETURN_IF_ERROR(SizeOf(reader.values_path_, &values_bytes));
-  const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
+  const int64_t row_bytes = reader.row_bytes();
   if (values_bytes % row_bytes != 0) {
     return DataLoss("'", reader.values_path_, "' has ", values_bytes,
                     " bytes, not a whole number of rows of ", dim, " floats");
@@ -240,22 +266,22 @@ StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, cons
                     "' holds ", reader.num_rows_, " rows of ", dim, " floats, whose keys need ",
                     reader.num_rows_ * 4, " or ", reader.num_rows_ * 8);
   }
-  reader.keys_file_.reset(std::fopen(reader.keys_path_.c_str(), "rb"));
-  if (reader.keys_file_ == nullptr) return FileError("read", reader.keys_path_);
-  reader.values_file_.reset(std::fopen(reader.values_path_.c_str(), "rb"));
-  if (reader.values_file_ == nullptr) return FileError("read", reader.values_path_);
-  return reader;
+  for (const auto& [path, file] : {std::pair(&reader.keys_path_, &reader.keys_file_),
+                                   std::pair(&reader.values_path_, &reader.values_file_)}) {
+    auto opened = PosixFiles().Open(*path);
+    SOK_RETURN_IF_ERROR(opened.status());
+    *file = std::move(opened.value());
+  }
+  return StatusOr<RawFilesReader>(std::move(reader));
 }
 
-Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
+Status RawFilesReader::ReadKeys(Executor& executor, std::vector<int64_t>* keys) const {
   keys->resize(num_rows_);
   if (key_bytes_ == 8) {
-    const size_t read = std::fread(keys->data(), 8, num_rows_, keys_file_.get());
-    if (read != keys->size()) return ReadError(keys_file_.get(), keys_path_);
+    SOK_RETURN_IF_ERROR(keys_file_->ReadAt(0, keys->data(), num_rows_ * 8));
   } else {
     std::vector<uint32_t> words(num_rows_);
-    const size_t read = std::fread(words.data(), 4, num_rows_, keys_file_.get());
-    if (read != words.size()) return ReadError(keys_file_.get(), keys_path_);
+    SOK_RETURN_IF_ERROR(keys_file_->ReadAt(0, words.data(), num_rows_ * 4));
     if (key_dtype_ == "int64" && MayBeHalves(words)) {
       return DataLoss("'", keys_path_, "' is ambiguous: it has ", num_rows_,
                       " keys of four bytes, or half as many keys of eight bytes and a missing rest, ",
@@ -271,17 +297,20 @@ Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
                       key_dtype_);
     }
   }
-  std::vector<int64_t> sorted(*keys);
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) return DataLoss("'", keys_path_, "' has the key ", *twice, " twice");
+  return CheckDistinct(executor, *keys, keys_path_);
+}
+
+Status RawFilesReader::ReadRows(int64_t first, Span<float* const> rows, std::vector<float>* scratch) const {
+  scratch->resize(static_cast<size_t>(rows.size() * dim_));
+  SOK_RETURN_IF_ERROR(values_file_->ReadAt(first * row_bytes(), scratch->data(), rows.size() * row_bytes()));
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] != nullptr) CopyItem(rows[i], scratch->data() + i * dim_, row_bytes());
+  }
   return OkStatus();
 }
 
-Status RawFilesReader::ReadValues(Span<float> values) {
-  const size_t read = std::fread(values.data(), sizeof(float), values.size(), values_file_.get());
-  return static_cast<int64_t>(read) == values.size() ? OkStatus()
-                                                     : ReadError(values_file_.get(), values_path_);
+void RawFilesReader::ReadRowsAhead(int64_t first, int64_t count) const {
+  if (first < num_rows_) values_file_->ReadAhead(first * row_bytes(), count * row_bytes());
 }
 
 }  // namespace sok

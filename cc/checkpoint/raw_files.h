@@ -5,13 +5,14 @@
 #define SOK_CC_CHECKPOINT_RAW_FILES_H_
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/checkpoint/files.h"
 
 namespace sok {
 
@@ -53,7 +54,7 @@ class RawFilesWriter {
 };
 
 // Reads the keys at once and the values in pieces. The sizes of the files give the bytes of a key. The width
-// may differ from that of the table's dtype, as long as the keys fit the dtype. Not thread-safe.
+// may differ from that of the table's dtype, as long as the keys fit the dtype.
 class RawFilesReader {
  public:
   // NotFound for a missing file; InvalidArgument for an invalid path (CheckPath); DataLoss if a path is not a
@@ -63,24 +64,25 @@ class RawFilesReader {
                                        std::string key_dtype = "int64");
 
   int64_t num_rows() const { return num_rows_; }
-  // All keys; call it once. Takes 16 bytes of memory for each. DataLoss if a key occurs twice or does not fit
-  // key_dtype. With "int64", keys of four bytes are DataLoss if they are ambiguous: if their values as int32
-  // and as uint32 differ, or if they look like keys of eight bytes.
-  Status ReadKeys(std::vector<int64_t>* keys);
-  // The next values.size() floats of the rows, in the order of the keys.
-  Status ReadValues(Span<float> values);
+  // All keys. Takes some 40 bytes of memory for each, or for 2^25 of them. DataLoss if a key occurs twice or
+  // does not fit key_dtype. With "int64", keys of four bytes are DataLoss if they are ambiguous: if their
+  // values as int32 and as uint32 differ, or if they look like keys of eight bytes.
+  Status ReadKeys(Executor& executor, std::vector<int64_t>* keys) const;
+  // Reads the rows first, first + 1, ... to where `rows` point; null: a row that is passed over. `scratch` is
+  // memory. Thread-safe.
+  Status ReadRows(int64_t first, Span<float* const> rows, std::vector<float>* scratch) const;
+  // Lets the disk read rows for a later ReadRows.
+  void ReadRowsAhead(int64_t first, int64_t count) const;
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  using File = std::unique_ptr<std::FILE, Close>;
+  int64_t row_bytes() const { return dim_ * static_cast<int64_t>(sizeof(float)); }
 
-  File keys_file_;
-  File values_file_;
+  std::unique_ptr<FileReader> keys_file_;
+  std::unique_ptr<FileReader> values_file_;
   std::string keys_path_;
   std::string values_path_;
   std::string key_dtype_;
+  int64_t dim_ = 0;
   int64_t num_rows_ = 0;
   int64_t key_bytes_ = 0;
 };

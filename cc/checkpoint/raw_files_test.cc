@@ -43,7 +43,7 @@ class RawFilesTest : public ::testing::Test {
     StatusOr<RawFilesReader> reader = RawFilesReader::Open(directory_.string(), "table", 1, key_dtype);
     SOK_RETURN_IF_ERROR(reader.status());
     std::vector<int64_t> keys;
-    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
+    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(executor_, &keys));
     return keys;
   }
   static std::string Bytes(const fs::path& path) {
@@ -54,6 +54,16 @@ class RawFilesTest : public ::testing::Test {
     std::ofstream(path, std::ios::binary) << bytes;
   }
 
+  // Reads the rows [first, first + count) of `dim` floats into `values`.
+  static Status ReadRows(const RawFilesReader& reader, int64_t first, int64_t count, int64_t dim,
+                         float* values) {
+    std::vector<float*> rows;
+    for (int64_t i = 0; i < count; ++i) rows.push_back(values + i * dim);
+    std::vector<float> scratch;
+    return reader.ReadRows(first, rows, &scratch);
+  }
+
+  InlineExecutor executor_;
   fs::path directory_;
 };
 
@@ -67,11 +77,11 @@ TEST_F(RawFilesTest, KeepsKeysAndRows) {
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   ASSERT_EQ(reader.value().num_rows(), 5);
   std::vector<int64_t> read_keys;
-  ASSERT_TRUE(reader.value().ReadKeys(&read_keys).ok());
+  ASSERT_TRUE(reader.value().ReadKeys(executor_, &read_keys).ok());
   EXPECT_EQ(read_keys, keys);
   std::vector<float> read_rows(rows.size());
-  ASSERT_TRUE(reader.value().ReadValues(Span<float>(read_rows).subspan(0, 6)).ok());
-  ASSERT_TRUE(reader.value().ReadValues(Span<float>(read_rows).subspan(6, 9)).ok());
+  ASSERT_TRUE(ReadRows(reader.value(), 2, 3, 3, &read_rows[6]).ok());
+  ASSERT_TRUE(ReadRows(reader.value(), 0, 2, 3, &read_rows[0]).ok());
   EXPECT_EQ(read_rows, rows);
 }
 
@@ -197,10 +207,10 @@ TEST_F(RawFilesTest, SeveralWritersMakeOneTable) {
   StatusOr<RawFilesReader> reader = Open(2);
   ASSERT_TRUE(reader.ok());
   std::vector<int64_t> read_keys;
-  ASSERT_TRUE(reader.value().ReadKeys(&read_keys).ok());
+  ASSERT_TRUE(reader.value().ReadKeys(executor_, &read_keys).ok());
   EXPECT_EQ(read_keys, keys);
   std::vector<float> read_rows(rows.size());
-  ASSERT_TRUE(reader.value().ReadValues(Span<float>(read_rows)).ok());
+  ASSERT_TRUE(ReadRows(reader.value(), 0, 5, 2, read_rows.data()).ok());
   EXPECT_EQ(read_rows, rows);
 }
 
@@ -236,7 +246,7 @@ TEST_F(RawFilesTest, APublicationThatFailsLeavesEarlierFiles) {
     EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 2);
     auto reader = Open(1);
     std::vector<int64_t> keys;
-    ASSERT_TRUE(reader.value().ReadKeys(&keys).ok());
+    ASSERT_TRUE(reader.value().ReadKeys(executor_, &keys).ok());
     EXPECT_EQ(keys, std::vector<int64_t>{1});
   }
 }
@@ -249,7 +259,7 @@ TEST_F(RawFilesTest, MoreRowsThanTheBufferHolds) {
   StatusOr<RawFilesReader> reader = Open(1);
   ASSERT_TRUE(reader.ok());
   std::vector<float> read_rows(rows.size());
-  ASSERT_TRUE(reader.value().ReadValues(Span<float>(read_rows)).ok());
+  ASSERT_TRUE(ReadRows(reader.value(), 0, 300001, 1, read_rows.data()).ok());
   EXPECT_EQ(read_rows, rows);
 }
 
@@ -287,7 +297,7 @@ TEST_F(RawFilesTest, SizesThatDoNotFitAreDataLoss) {
   EXPECT_EQ(Open(2).status().code(), StatusCode::kDataLoss) << "half a key";
   Overwrite(directory_ / "table_keys.file", keys.substr(0, 8));
   std::vector<int64_t> read_keys;
-  EXPECT_EQ(Open(2).value().ReadKeys(&read_keys).code(), StatusCode::kDataLoss) << "a key too few";
+  EXPECT_EQ(Open(2).value().ReadKeys(executor_, &read_keys).code(), StatusCode::kDataLoss) << "a key too few";
   Overwrite(directory_ / "table_keys.file", keys.substr(0, 12));
   EXPECT_EQ(Open(2).status().code(), StatusCode::kDataLoss) << "a key and a half";
 }
@@ -297,7 +307,7 @@ TEST_F(RawFilesTest, ARepeatedKeyIsDataLoss) {
   StatusOr<RawFilesReader> reader = Open(1);
   ASSERT_TRUE(reader.ok());
   std::vector<int64_t> keys;
-  const Status status = reader.value().ReadKeys(&keys);
+  const Status status = reader.value().ReadKeys(executor_, &keys);
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_NE(status.message().find('7'), std::string::npos) << status.message();
 }

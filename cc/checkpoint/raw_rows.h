@@ -19,11 +19,11 @@ Status WriteRawRows(const EngineContext& context, EngineTable* table, Span<const
                     const RawFilesWriter& writer);
 
 // Makes a table of `engine` with `options`, and loads the rows that its rank holds. `keys` come from
-// reader->ReadKeys. Errors as for RawFilesReader; ResourceExhausted if the capacity or memory is exhausted;
+// reader.ReadKeys. Errors as for RawFilesReader; ResourceExhausted if the capacity or memory is exhausted;
 // InvalidArgument if a table without hashing has other keys than the files.
 StatusOr<std::shared_ptr<EngineTable>> LoadRawRows(const EngineContext& context, Engine* engine,
                                                    const TableOptions& options, Span<const int64_t> keys,
-                                                   RawFilesReader* reader);
+                                                   const RawFilesReader& reader);
 
 }  // namespace sok
 

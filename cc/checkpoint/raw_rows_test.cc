@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cc/base/testing/test_ids.h"
+#include "cc/base/thread_pool.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
@@ -58,14 +59,17 @@ class RawRowsTest : public ::testing::Test {
 
   StatusOr<Tables> ReadAll(int ranks) {
     InlineExecutor executor;
+    return ReadAll(ranks, executor);
+  }
+  StatusOr<Tables> ReadAll(int ranks, Executor& executor) {
     Tables tables;
     options_.ranks = ranks;
     for (options_.rank = 0; options_.rank < ranks; ++options_.rank) {
       auto reader = RawFilesReader::Open(directory_, options_.name, options_.dim);
       SOK_RETURN_IF_ERROR(reader.status());
       std::vector<int64_t> keys;
-      SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
-      auto table = LoadRawRows(ContextOn(executor), EngineOfTests().engine, options_, keys, &reader.value());
+      SOK_RETURN_IF_ERROR(reader.value().ReadKeys(executor, &keys));
+      auto table = LoadRawRows(ContextOn(executor), EngineOfTests().engine, options_, keys, reader.value());
       SOK_RETURN_IF_ERROR(table.status());
       tables.push_back(std::move(table.value()));
     }
@@ -100,6 +104,26 @@ TEST_F(RawRowsTest, ComeBackOnAnyNumberOfRanks) {
       ASSERT_TRUE(read.ok()) << read.status().message();
       EXPECT_EQ(WeightsOf(read.value()), weights) << from << " ranks to " << to;
     }
+  }
+}
+
+// Two pieces, one of which has two blocks.
+TEST_F(RawRowsTest, ThreadsReadTheBlocksOfPieces) {
+  constexpr int64_t kRows = 40000;
+  options_.dim = 10;
+  const std::vector<int64_t> keys = DistinctIds(kRows, 3);
+  std::vector<float> values(kRows * options_.dim);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const Tables tables = MakeTables(options_, 1);
+  InlineExecutor executor;
+  ASSERT_TRUE(tables[0]->Assign(ContextOn(executor), keys, values.data()).ok());
+  ASSERT_TRUE(WriteAll(tables, {kRows}).ok());
+  const auto weights = WeightsOf(tables);
+  ThreadPool pool(3, 0);
+  for (const int ranks : {1, 2}) {
+    const auto read = ReadAll(ranks, pool);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_TRUE(WeightsOf(read.value()) == weights) << ranks << " ranks";
   }
 }
 

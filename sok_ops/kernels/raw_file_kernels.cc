@@ -103,11 +103,11 @@ class RestoreStageOp : public StageOp {
     if (reader.status().code() == StatusCode::kNotFound) return Missing(reader.status(), directory, name);
     SOK_RETURN_IF_ERROR(reader.status());
     std::vector<int64_t> keys;
-    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
+    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(call.executor, &keys));
     if (stage() == "check") return OkStatus();
     // A new table is filled and replaces the old one only on success: a bad file leaves the variable
     // unchanged.
-    auto loaded = LoadRawRows(call, &ref.table->engine(), ref.table->options(), keys, &reader.value());
+    auto loaded = LoadRawRows(call, &ref.table->engine(), ref.table->options(), keys, reader.value());
     SOK_RETURN_IF_ERROR(loaded.status());
     ref.resource->Replace(std::move(loaded.value()));
     return OkStatus();
