@@ -174,8 +174,10 @@ Status Table::StartRows(Executor& executor, Span<const int64_t> ids, Span<const 
 
 Status Table::Reserve(int64_t new_keys) {
   // Doubling keeps the number of reservations small, at most a million rows ahead and within the capacity.
+  // Room that was made before is used up first.
   const int64_t rows = directory_.RowLimitWith(new_keys);
-  int64_t wanted = std::max(rows, std::min(2 * row_limit(), rows + (int64_t{1} << 20)));
+  const int64_t ahead = rows <= store_.rows() ? 0 : std::min(2 * row_limit(), rows + (int64_t{1} << 20));
+  int64_t wanted = std::max(rows, ahead);
   if (options_.capacity > 0) wanted = std::min(wanted, options_.capacity);
   const int64_t keys = size() + new_keys;
   Status status =

@@ -161,6 +161,31 @@ TEST_P(ContentsContract, FilledRowsAreReadBack) {
   EXPECT_EQ(past.alphas, std::vector<float>({0.01f}));
 }
 
+// Engines that make room in advance need no memory piece by piece.
+TEST_P(ContentsContract, RoomThatIsMadeIsThatOfTheRows) {
+  constexpr int64_t kRows = 5000;
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {Options()});
+  ASSERT_TRUE(Hold(table)->MakeRoom(kRows).ok());
+  EXPECT_EQ(table.table(0).Describe().rows, 0);
+  const int64_t room = table.table(0).Describe().bytes;
+  std::vector<int64_t> keys(kRows);
+  std::iota(keys.begin(), keys.end(), -7);
+  for (int64_t first = 0; first < kRows; first += 1000) {
+    const auto some = Span<const int64_t>(keys).subspan(first, 1000);
+    const auto fill = [](const RowsToFill& rows) {
+      for (float* const record : rows.records) std::fill_n(record, kDim, 1.0f);
+      return OkStatus();
+    };
+    ASSERT_TRUE(Hold(table)->FillRows(some, RowParts(), fill).ok());
+  }
+  EXPECT_EQ(table.table(0).Describe().rows, kRows);
+  const int64_t bytes = table.table(0).Describe().bytes;
+  const bool has_rows_only = bytes == kRows * kDim * static_cast<int64_t>(sizeof(float));
+  const bool has_disk = table.table(0).options().tiers.has_disk();  // Rows get memory when they are used.
+  EXPECT_TRUE(bytes == room || has_rows_only || has_disk) << bytes << " and " << room;
+}
+
 TEST_P(ContentsContract, KeysBeyondTheCapacityInsertNothing) {
   TableOptions options = Options();
   options.capacity = 2;
