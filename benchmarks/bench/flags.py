@@ -71,6 +71,8 @@ _COMMON = {
 _OUTPUT = {
     "json": Flag(pathlib.Path, "file to write all numbers to"),
     "plot": Flag(pathlib.Path, "picture to draw, .png or .svg"),
+    "results": Flag(pathlib.Path, "files of --json to report instead of measuring", ()),
+    "into": Flag(pathlib.Path, "Markdown file of which tables with the same heads are replaced"),
 }
 
 
@@ -95,6 +97,7 @@ def make_parser(name: str, description: str, flags: Mapping[str, Any]) -> argpar
 
 def points(values: argparse.Namespace, together: Sequence[str] = ()) -> Iterator[argparse.Namespace]:
     """All combinations of the flags with several values, except those in `together`, which stay tuples."""
+    together = (*together, *_OUTPUT)
     names = [name for name, value in vars(values).items() if isinstance(value, tuple)]
     several = [name for name in names if name not in together]
     for chosen in itertools.product(*(getattr(values, name) for name in several)):

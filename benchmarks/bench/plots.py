@@ -111,7 +111,7 @@ def lines(
 ) -> None:
     """Draws a panel for each key of `panels`, with a line of y over powers of two for each name.
 
-    If y is empty, each panel's key says what it shows.
+    If y is empty, each panel's key says what it shows, on a logarithmic axis.
     """
     with _figure(path, 1, len(panels), (6.5, 4.6) if y else (3.4, 3), share_y=bool(y)) as (figure, grid):
         for axes, (panel, drawn) in zip(grid.flat, panels.items()):
@@ -124,7 +124,10 @@ def lines(
             axes.set_title(panel, fontsize=10)
             axes.set_xlabel(x, fontsize=8)
             axes.tick_params(labelsize=8)
-            axes.set_ylim(bottom=0)
+            if y:
+                axes.set_ylim(bottom=0)
+            else:
+                axes.set_yscale("log")
         grid[0, 0].set_ylabel(y, fontsize=8)
         grid[0, -1].legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
         figure.suptitle(title, fontsize=10)

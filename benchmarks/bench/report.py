@@ -130,6 +130,40 @@ def read(path: pathlib.Path) -> list[Result]:
     return [result_of(fields) for fields in json.loads(path.read_text(encoding="utf-8"))["results"]]
 
 
+def joined(results: Sequence[Result]) -> list[Result]:
+    """Results that ask the same in one, with the contenders of all. Of equal ones, the first counts."""
+    by_question: dict[str, Result] = {}
+    for result in results:
+        before = by_question.setdefault(json.dumps(result.question), result)
+        timings, counts = {**result.timings, **before.timings}, {**result.counts, **before.counts}
+        in_order = {name: timings[name] for name in (*before.timings, *result.timings)}
+        by_question[json.dumps(result.question)] = dataclasses.replace(
+            before, timings=in_order, counts=counts
+        )
+    return list(by_question.values())
+
+
+def replace_tables(path: pathlib.Path, text: str) -> None:
+    """Puts the tables of `text` in place of those of a Markdown file that have the same heads."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for table_text in text.split("\n\n"):
+        new = table_text.splitlines()
+        if not new[0].startswith("|"):
+            continue
+        heads = [place for place, line in enumerate(lines) if _cells_of(line) == _cells_of(new[0])]
+        if len(heads) != 1:
+            raise SystemExit(f"{path} has {len(heads)} tables with the head {new[0]}")
+        end = heads[0]
+        while end < len(lines) and lines[end].startswith("|"):
+            end += 1
+        lines[heads[0] : end] = new
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")]
+
+
 def result_of(fields: Mapping[str, Any]) -> Result:
     """The result of a dict that `dataclasses.asdict` made."""
     timings = {name: Timing(**timing) for name, timing in fields["timings"].items()}

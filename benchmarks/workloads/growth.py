@@ -2,13 +2,20 @@
 
 Each library trains one table in its own process. `tensorflow` is a `tf.Variable`, which has all rows from the
 beginning. They take turns: first with batches of new keys, up to a number of rows, then with batches of keys
-that the table has. `longest` is the longest step with new rows since the number of rows before, `at` is the
-number of rows before that step, and `/median` is its time divided by their median; then come its processor
-time, the part of that which is the kernel's, and its page faults. `processor` is the time of all threads.
+that the table has. `longest` is the longest step with new rows since the number of rows before, and
+`longest / median` its time divided by their median. `processor` is the time of all threads. `of the kernel
+alone` is what a process takes that only writes to as many bytes of new memory, in the same turns and with as
+many threads. The second table says of each longest step the number of rows before it (`at`), its processor
+time, the part of that which is the kernel's, and its page faults.
 
 A virtual machine may have to get memory from its host before a program can use it, which takes longer than
 anything that a table does. With --held, a process touches memory before it measures, and gives a piece of it
 back before each step with new rows.
+
+Peers need more memory than ours: with --peer_rows they stop at so many rows. Results of several runs, such as
+one without peers to more rows, become one table and one picture:
+
+    measure.py growth --results few.json,many.json --plot docs/images/growth.svg --into docs/performance.md
 """
 
 from __future__ import annotations
@@ -33,65 +40,91 @@ FLAGS = {
     "dim": (16,),
     **dict(batch=2**20, threads=(2,), rounds=5, optimizer="lazy_adam"),
     "held": flags.Flag(flags.number(int, 0), "bytes for each new row that a process touches before", 0),
+    "peer_rows": flags.Flag(flags.number(), "rows at which peers stop", 2**62),
     "peers": flags.Flag(flags.one_of("name", _PEERS), "some of " + ",".join(_PEERS), _PEERS),
     "environments": flags.Flag(pathlib.Path, "folder of the peers' environments", sides.default_folder()),
     "other": flags.Flag(sides.built_checkout, f"another checkout: {sides.OTHER}"),
 }
 TOGETHER = ("rows", "peers")
 _HASH = np.uint64(0x9E3779B97F4A7C15)
-_NEW, _PROCESSOR, _OLD, _BYTES = "ns a new row", "processor ns a new row", "ns an id", "bytes a row"
-_LONGEST, _AT, _TO_MEDIAN = "longest ms", "at", "/median"
-# Of the longest step, after its processor time.
-_OF_LONGEST = ("its processor ms", "its kernel ms", "its page faults")
+_NEW, _PROCESSOR, _OLD, _BYTES = "ns a new row", "processor ns", "ns an id that exists", "bytes a row"
+_KERNEL = "of the kernel alone"
+_LONGEST, _TO_MEDIAN = "longest step, ms", "longest / median"
+# Of the longest step.
+_OF_LONGEST = ("processor ms", "kernel ms", "page faults")
+_AT = "at"
+# A process that only writes to memory, and is no library.
+_MEMORY = "memory"
+_SLOTS = {"lazy_adam": 2, "adam": 2, "adagrad": 1}
 
 
 def measure(point: argparse.Namespace) -> list[report.Result]:
     """Measures tables of one dim, at all numbers of rows."""
-    names = [name for name in point.peers if sides.interpreter(name, point.environments) is not None]
-    if point.other is not None:
-        names.append(sides.OTHER)
+    names = [sides.OURS, _MEMORY] + ([] if point.other is None else [sides.OTHER])
+    names += [name for name in point.peers if sides.interpreter(name, point.environments) is not None]
     results, done = [], 0
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        running = {
-            name: stack.enter_context(_process(name, point, pathlib.Path(folder)))
-            for name in (sides.OURS, *names)
-        }
+        running = {name: stack.enter_context(_process(name, point, pathlib.Path(folder))) for name in names}
         for process in running.values():
             process.wait_until_ready()
         for rows in sorted(point.rows):
+            for name in set(running) & set(_PEERS):
+                if rows > point.peer_rows:
+                    running.pop(name).__exit__()
             results.append(_measure_at(running, done, rows, point))
             done = max(done, rows)
     return results
 
 
 def _process(name: str, point: argparse.Namespace, folder: pathlib.Path) -> processes.MeasuringProcess:
-    numbers = [str(number) for number in (point.dim, point.threads, max(point.rows), point.held)]
-    program = [str(sides.interpreter(name, point.environments)), "-m", "workloads.growth"]
+    measured = [rows for rows in point.rows if name not in _PEERS or rows <= point.peer_rows]
+    most = max(measured, default=1)
+    numbers = [str(number) for number in (point.dim, point.threads, most, point.held)]
+    library = sides.OURS if name == _MEMORY else name
+    program = [str(sides.interpreter(library, point.environments)), "-m", "workloads.growth"]
     command = [*program, name, point.optimizer, *numbers]
-    return processes.MeasuringProcess(name, command, sides.variables_of(name, point), folder / f"{name}.log")
+    return processes.MeasuringProcess(
+        name, command, sides.variables_of(library, point), folder / f"{name}.log"
+    )
 
 
 def draw(path: pathlib.Path, results: Sequence[report.Result]) -> None:
     """Draws each number over rows."""
     panels: dict[str, dict[str, dict[int, float]]] = {}
+    optimizers = {result.question["optimizer"] for result in results}
     for result in results:
         for what in (_NEW, _LONGEST, _OLD, _BYTES):
             for name in result.timings:
-                line = panels.setdefault(what, {}).setdefault(name, {})
+                title = _title(name) + (f", {result.question['optimizer']}" if len(optimizers) > 1 else "")
+                line = panels.setdefault(what, {}).setdefault(title, {})
                 line[result.question["rows"]] = result.counts[f"{name}: {what}"]
     plots.lines(path, "Tables that grow", panels, "rows", "")
 
 
 def table(results: Sequence[report.Result]) -> str:
-    """A line for each library at each number of rows."""
-    columns = (_NEW, _PROCESSOR, _LONGEST, _AT, _TO_MEDIAN, *_OF_LONGEST, _OLD, _BYTES)
-    lines = [
-        [str(result.question["rows"]), str(result.question["dim"]), name]
-        + [report.text_of(result.counts[f"{name}: {what}"]) for what in columns]
-        for result in results
-        for name in result.timings
-    ]
-    return report.markdown(["rows", "dim", "library", *columns], lines)
+    """A line for each library at each number of rows, and what their longest steps did."""
+    results = sorted(results, key=lambda result: (result.question["optimizer"], result.question["rows"]))
+    measured = (_NEW, _PROCESSOR, _KERNEL, _LONGEST, _TO_MEDIAN, _OLD, _BYTES)
+    tables = []
+    for columns in (measured, (_AT, _LONGEST, *_OF_LONGEST)):
+        lines = [
+            [f"{result.question['rows']:,}", result.question["optimizer"], _title(name)]
+            + [_cell(result.counts.get(f"{name}: {what}", "")) for what in columns]
+            for result in results
+            for name in result.timings
+            if f"{name}: {columns[0]}" in result.counts
+        ]
+        tables.append(report.markdown(["rows", "optimizer", "library", *columns], lines))
+    return "\n\n".join(tables)
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.0f}" if isinstance(value, float) and value >= 100 else report.text_of(value)
+
+
+def _title(name: str) -> str:
+    titles = {sides.OURS: "this library", sides.OTHER: "other checkout", "tensorflow": "tf.Variable"}
+    return titles.get(name, name)
 
 
 def _measure_at(
@@ -110,21 +143,23 @@ def _measure_at(
 
     firsts = range(done, rows, point.batch)
     grown = ask("new", [(first, min(point.batch, rows - first)) for first in firsts])
+    memory = grown.pop(_MEMORY)
     old = ask("old", [(rows, point.batch)] * point.rounds)
-    timings = {name: Timing.of([Sample(*step[:2]) for step in steps]) for name, steps in old.items()}
-    counts = {}
-    for name, process in running.items():
-        walls = [step[0] for step in grown[name]]
-        longest = grown[name][walls.index(max(walls))]
+    timings = {name: Timing.of([Sample(*step[:2]) for step in old[name]]) for name in grown}
+    counts = {f"{sides.OURS}: {_KERNEL}": sum(step[0] for step in memory) * 1e6 / (rows - done)}
+    for name, steps in grown.items():
+        walls = [step[0] for step in steps]
+        longest = steps[walls.index(max(walls))]
         counts[f"{name}: {_NEW}"] = sum(walls) * 1e6 / (rows - done)
-        counts[f"{name}: {_PROCESSOR}"] = sum(step[1] for step in grown[name]) * 1e6 / (rows - done)
+        counts[f"{name}: {_PROCESSOR}"] = sum(step[1] for step in steps) * 1e6 / (rows - done)
         counts[f"{name}: {_LONGEST}"] = max(walls)
-        counts[f"{name}: {_AT}"] = firsts[walls.index(max(walls))]
+        counts[f"{name}: {_AT}"] = float(firsts[walls.index(max(walls))])
         counts[f"{name}: {_TO_MEDIAN}"] = max(walls) / float(np.median(walls))
         counts.update({f"{name}: {what}": number for what, number in zip(_OF_LONGEST, longest[1:])})
         counts[f"{name}: {_OLD}"] = timings[name].median * 1e6 / point.batch
-        counts[f"{name}: {_BYTES}"] = float(process.ask("0 bytes 0")) / rows
-    return report.Result({"rows": rows, "dim": point.dim}, timings, sides.OURS, counts)
+        counts[f"{name}: {_BYTES}"] = float(running[name].ask("0 bytes 0")) / rows
+    question = {"rows": rows, "dim": point.dim, "optimizer": point.optimizer}
+    return report.Result(question, timings, sides.OURS, counts)
 
 
 def _keys(numbers: np.ndarray) -> np.ndarray:
@@ -136,6 +171,8 @@ def _answer(
     library: str, optimizer: str, dim: int, threads: int, rows: int, held: int
 ) -> Callable[[str, str], object]:
     """A library's process: answers "new first:count", "old rows:count" and "bytes"."""
+    if library == _MEMORY:
+        return _answer_memory(optimizer, dim, threads, rows, held)
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -164,13 +201,36 @@ def _answer(
         keys = np.arange(first, first + count) if what == "new" else rng.integers(0, first, count)
         if make is not _tensorflow:
             keys = _keys(keys)
-        wall, usage = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-        call(keys)
-        wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
-        user, kernel = after.ru_utime - usage.ru_utime, after.ru_stime - usage.ru_stime
-        return f"{wall * 1e3} {(user + kernel) * 1e3} {kernel * 1e3} {after.ru_minflt - usage.ru_minflt}"
+        return _measured(lambda: call(keys))
 
     return answer
+
+
+def _answer_memory(
+    optimizer: str, dim: int, threads: int, rows: int, held: int
+) -> Callable[[str, str], object]:
+    """A process that writes to the memory of new rows: records, keys, and an index that is a third full."""
+    row_bytes = 4 * dim * (1 + _SLOTS.get(optimizer, 0)) + 8 + 48
+    new = machine.NewMemory(row_bytes * rows, threads)
+    memory = machine.HeldMemory(held * rows)
+
+    def answer(what: str, argument: str) -> object:
+        if what != "new":
+            return 0
+        count = int(argument.split(":")[1])
+        memory.give_back(held * count)
+        return _measured(lambda: new.touch(row_bytes * count))
+
+    return answer
+
+
+def _measured(call: Callable[[], object]) -> str:
+    """The milliseconds, processor milliseconds, those of the kernel, and page faults of a call."""
+    wall, usage = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    call()
+    wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
+    user, kernel = after.ru_utime - usage.ru_utime, after.ru_stime - usage.ru_stime
+    return f"{wall * 1e3} {(user + kernel) * 1e3} {kernel * 1e3} {after.ru_minflt - usage.ru_minflt}"
 
 
 def _ours(session, ids, shape, optimizer):

@@ -4,8 +4,9 @@ A process trains a table with LazyAdam and saves it; the command line and Tensor
 rows and slots in other systems' forms. Then, in rounds, a process for each form restores it into an empty
 table. That of our own form also saves the table again, and restores it once more over its rows. An increment
 has a tenth of the rows, and is restored with the checkpoint that it builds on; raw files have weights only.
-Files are dropped from the page cache before they are read. `new memory` is a process that writes to as many
-bytes of new memory as the table has. `MiB above` is the peak of the process's resident set, less its size
+Files are dropped from the page cache before they are read. What a restore needs of the kernel, without the
+restore: `new memory` is a process that writes to as many bytes of new memory as the table has, `reading` one
+that reads the files and keeps nothing. `MiB above` is the peak of the process's resident set, less its size
 afterwards.
 
 With --ranks, each number of ranks restores what the one before it saved, the first one our own form, and then
@@ -73,13 +74,25 @@ def measure(point: argparse.Namespace) -> list[Result]:
                     if other is None:
                         above[form] = max(above.get(form, 0), done["above"] / 2**20)
                     if other is None and form == _OWN:
-                        samples.setdefault("new memory", []).append(machine.touch(done["table"]))
+                        _add_kernels(point, folder, done["table"], samples)
             for what, taken in _over_ranks(point, folder).items():
                 samples.setdefault(what, []).append(taken)
     finally:
         shutil.rmtree(folder)
     timings = {what: timing.Timing.of(taken) for what, taken in samples.items()}
     return [Result({"rows": point.rows, "dim": point.dim}, timings, _OWN, above)]
+
+
+def _add_kernels(
+    point: argparse.Namespace, folder: pathlib.Path, table_bytes: int, samples: dict[str, list[timing.Sample]]
+) -> None:
+    """Measures what a restore of our own form needs of the kernel."""
+    threads = point.threads or os.cpu_count()
+    touched = machine.touch(table_bytes, threads, held=point.held > 0)
+    samples.setdefault("new memory", []).append(touched)
+    _drop_from_cache(folder / _OWN)
+    paths = sorted((folder / _OWN).glob("model.*"))
+    samples.setdefault("reading", []).append(machine.read_files(paths, threads))
 
 
 def table(results: Sequence[Result]) -> str:
