@@ -111,12 +111,9 @@ TEST_F(RawRowsTest, ComeBackOnAnyNumberOfRanks) {
 TEST_F(RawRowsTest, ThreadsReadTheBlocksOfPieces) {
   constexpr int64_t kRows = 40000;
   options_.dim = 10;
-  const std::vector<int64_t> keys = DistinctIds(kRows, 3);
-  std::vector<float> values(kRows * options_.dim);
-  std::iota(values.begin(), values.end(), 0.0f);
   const Tables tables = MakeTables(options_, 1);
-  InlineExecutor executor;
-  ASSERT_TRUE(tables[0]->Assign(ContextOn(executor), keys, values.data()).ok());
+  std::mt19937_64 random(2);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, DistinctIds(kRows, 3), &random).ok());
   ASSERT_TRUE(WriteAll(tables, {kRows}).ok());
   const auto weights = WeightsOf(tables);
   ThreadPool pool(3, 0);
