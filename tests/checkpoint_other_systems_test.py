@@ -14,7 +14,8 @@ import foreign_checkpoints
 import harness
 import sparse_operation_kit as sok
 from checkpoint_files import BLOOM, COUNTER, History, save_all, table_description
-from sparse_operation_kit.checkpoint import cli, compare, disk_order, open_checkpoint
+from sparse_operation_kit.checkpoint import cli, compare, open_checkpoint
+from sparse_operation_kit.checkpoint import rows as rows_module
 
 v1 = tf.compat.v1
 ADAM = {"m": "Adam", "v": "Adam_1"}
@@ -85,7 +86,7 @@ def assert_equal(found, wanted):
 
 @pytest.mark.parametrize(("key_dtype", "bounds", "shards"), [("int64", None, 1), ("int32", INT32, 3)])
 def test_deeprec(tmp_path, capsys, monkeypatch, key_dtype, bounds, shards):
-    monkeypatch.setattr(disk_order, "_BUCKET_BYTES", 300)
+    monkeypatch.setattr(rows_module, "_BUCKET_BYTES", 300)
     table = table_description(name="scope/items", admission=COUNTER, key_dtype=key_dtype)
     if shards > 1:
         table["eviction"] = {"kind": "global_step", "steps_to_live": 9}
@@ -176,7 +177,7 @@ def test_sok2_of_several_tables(tmp_path, capsys):
 
 @pytest.mark.parametrize("bucket_bytes", [1, 1000, 1 << 20])
 def test_variable(tmp_path, capsys, monkeypatch, bucket_bytes):
-    monkeypatch.setattr(disk_order, "_BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(rows_module, "_BUCKET_BYTES", bucket_bytes)
     saved = history(tmp_path, SMALL)
     error, to = export(capsys, saved.prefix, "variable", "--rows", "50")
     assert error == ""

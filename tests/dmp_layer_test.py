@@ -12,7 +12,7 @@ import harness
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
 from sparse_operation_kit import compat
-from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
+from sparse_operation_kit.dist_model_parallel.distributed_embedding import initial_value
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
 from sparse_operation_kit.dist_model_parallel.placement import Piece
 from sparse_operation_kit.dist_model_parallel.strategy import table_of
@@ -271,7 +271,7 @@ INITIALIZERS = [
 @pytest.mark.parametrize("initializer", INITIALIZERS)
 @pytest.mark.parametrize("block", [2**22, 64])
 def test_initial_pieces_are_parts_of_one_table(initializer, block, monkeypatch):
-    module = importlib.import_module("sparse_operation_kit.dist_model_parallel.initial_rows")
+    module = importlib.import_module("sparse_operation_kit.dist_model_parallel.distributed_embedding")
     monkeypatch.setattr(module, "_BLOCK", block)
     table = table_of({"input_dim": 50, "output_dim": 6, "embeddings_initializer": initializer}, 0)
 
@@ -286,7 +286,7 @@ def test_initial_pieces_are_parts_of_one_table(initializer, block, monkeypatch):
 
 @pytest.mark.parametrize("initializer", ["uniform", keras.initializers.RandomNormal(seed=3)])
 def test_no_block_of_initial_rows_is_that_of_another_table(initializer, monkeypatch):
-    module = importlib.import_module("sparse_operation_kit.dist_model_parallel.initial_rows")
+    module = importlib.import_module("sparse_operation_kit.dist_model_parallel.distributed_embedding")
     monkeypatch.setattr(module, "_BLOCK", 64)
     config = {"input_dim": 24, "output_dim": 8, "embeddings_initializer": initializer}
     tables = [table_of(config, number) for number in range(3)]

@@ -54,7 +54,7 @@ def rows(results: dict, part_of_name: str) -> int:
 def few_categories():
     """The first four categories of Criteo's 26 and of the census's 8: all others are the same to a program.
 
-    A column takes as long as the steps of training. example_deeprec_test has all of Criteo's.
+    A column takes as long as the steps of training. example_ranks_test has all of Criteo's.
     """
     data = importlib.import_module("zoo_data")
     few = {name: getattr(data, name)[:4] for name in ("CRITEO_CATEGORIES", "CENSUS_CATEGORIES")}
@@ -66,7 +66,7 @@ def few_categories():
 def unoptimized_graphs():
     """TensorFlow does not optimize the graphs, which takes longer than 30 steps of them.
 
-    example_deeprec_test has the programs' own configuration of sessions.
+    example_ranks_test has the programs' own configuration of sessions.
     """
     run = importlib.import_module("zoo_run")
     own = run.session_config

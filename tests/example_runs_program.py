@@ -1,6 +1,6 @@
 """Runs of the example as by its command line, but without what takes most of the time of a short run.
 
-Such a run does not draw curves.png, and TensorFlow need not optimize its graph. example_cli_test runs the
+Such a run does not draw curves.png, and TensorFlow need not optimize its graph. example_sok_test runs the
 example's own `main`.
 
 As a program, several runs in one process, each with its own graph and session, as in a notebook. The argument

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import checkpoint_files
 import foreign_checkpoints as foreign
 import harness
 import sparse_operation_kit as sok
-import tensor_files
 from sparse_operation_kit.checkpoint import cli
 
 v1 = tf.compat.v1
@@ -214,7 +214,7 @@ def test_tensors(model, tmp_path, form):
     for number, (what, name, change) in enumerate(damages(form)):
         prefix = tmp_path / str(number)
         tensors = change(good(form)).items()
-        tensor_files.write(prefix, {key: np.array(value, order="C") for key, value in tensors})
+        checkpoint_files.write_files(prefix, {key: np.array(value, order="C") for key, value in tensors})
         try:
             text = model.refuses(prefix, [name])
         except BaseException as error:
@@ -253,9 +253,9 @@ def test_bytes(model, tmp_path, form):
     """A changed byte of the index or the data, or what is left of either, never gives other rows."""
     prefix = tmp_path / "m"
     tensors = {name: one for name, one in good(form).items() if is_read(name)}
-    tensor_files.write(prefix, tensors, alignment=64)
+    checkpoint_files.write_files(prefix, tensors, alignment=64)
     rng = np.random.default_rng(0)
-    for path in (tmp_path / "m.index", tensor_files.data_file(prefix, 0, 1)):
+    for path in (tmp_path / "m.index", checkpoint_files.data_file(prefix, 0, 1)):
         whole = path.read_bytes()
         places = [place for place in range(len(whole)) if whole[place]]
         for place in rng.choice(places, 25, replace=False):
@@ -274,7 +274,7 @@ def test_links(model, tmp_path, form):
     """A file of the checkpoint must not be a link; its folder may be one."""
     prefix = tmp_path / "real" / "m"
     prefix.parent.mkdir()
-    tensor_files.write(prefix, {name: np.array(one, order="C") for name, one in good(form).items()})
+    checkpoint_files.write_files(prefix, {name: np.array(one, order="C") for name, one in good(form).items()})
     (tmp_path / "links").symlink_to("real")
     for path in sorted(prefix.parent.iterdir()):
         kept = path.rename(tmp_path / "kept")
@@ -308,7 +308,7 @@ def test_entries(model, tmp_path, form):
         prefix = tmp_path / str(number)
         entries, data = {}, b""
         for tensor, value in tensors.items():
-            dtype, shape, content, crc = tensor_files._encode(value)
+            dtype, shape, content, crc = checkpoint_files._encode(value)
             fields = {
                 "dtype": dtype,
                 "shape": shape,
@@ -317,10 +317,12 @@ def test_entries(model, tmp_path, form):
                 "size": len(content),
                 "crc": crc,
             }
-            entries[tensor] = tensor_files.place(**{**fields, **(HOSTILE[what] if tensor == name else {})})
+            entries[tensor] = checkpoint_files.place(
+                **{**fields, **(HOSTILE[what] if tensor == name else {})}
+            )
             data += content
-        tensor_files.data_file(prefix, 0, 1).write_bytes(data)
-        tensor_files.write_index(prefix.with_name(f"{prefix.name}.index"), entries, 1)
+        checkpoint_files.data_file(prefix, 0, 1).write_bytes(data)
+        checkpoint_files.write_index(prefix.with_name(f"{prefix.name}.index"), entries, 1)
         model.refuses(prefix, [name])
 
 
@@ -359,7 +361,7 @@ def test_large_tables_are_checked_before_anything_changes(tmp_path):
             with pytest.raises(tf.errors.DataLossError, match=name):
                 saver.restore(session, str(tmp_path / "bad"))
             np.testing.assert_array_equal(session.run(rows), values)
-        data = tensor_files.data_file(tmp_path / "m", 0, 1)
+        data = checkpoint_files.data_file(tmp_path / "m", 0, 1)
         whole = data.read_bytes()
         place = whole.index(tensors["t/part_0/Adam_1-values"][100].tobytes())
         data.write_bytes(whole[:place] + b"?" + whole[place + 1 :])

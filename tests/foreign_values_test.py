@@ -1,4 +1,6 @@
-"""Checkpoints of other systems: types of numbers, and what some optimizers keep in their own ways."""
+"""Checkpoints of other systems: what the tests' writer writes is what these systems write; types of numbers;
+what some optimizers keep in their own ways; and models that train on as if they had not been written in
+another system's form."""
 
 from __future__ import annotations
 
@@ -6,11 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import foreign_checkpoints
 import foreign_checkpoints as foreign
 import harness
 import sparse_operation_kit as sok
 import sparse_operation_kit.experiment as sok2
-from sparse_operation_kit.checkpoint import cli, open_checkpoint, row_blocks
+from sparse_operation_kit.checkpoint import cli, compare, open_checkpoint, row_blocks
 
 v1 = tf.compat.v1
 DIM = 4
@@ -199,3 +202,214 @@ def test_centered_rmsprop_is_another_one(tmp_path):
     np.testing.assert_array_equal(columns["slot-mg"], v)
     with pytest.raises(tf.errors.InvalidArgumentError, match="'t/RMSProp', but none of rmsprop"):
         restored(tmp_path / "m", lambda step: v1.train.RMSPropOptimizer(0.1))
+
+
+def tensors_of_writer(prefix):
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: np.asarray(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
+
+
+def assert_equal(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert found[name].dtype == value.dtype, name
+        np.testing.assert_array_equal(found[name], value, name)
+
+
+@pytest.mark.skipif(foreign_checkpoints.REAL is None, reason="there is no folder shared/data/foreign")
+def test_recommenders_addons_as_in_the_real_one(tmp_path):
+    real = tensors_of_writer(foreign_checkpoints.REAL / "tfra" / "m")
+
+    def of(tensor):
+        return np.concatenate([real[tensor.format(k)] for k in (1, 2)])
+
+    keys = of("users/scope_users_mht_{}of2-keys")
+    slots = {f"Adam/{slot}": of(f"{slot}/scope_users_Adam_{slot}_mht_{{}}of2-values") for slot in "mv"}
+    rows = foreign_checkpoints.Rows(keys, of("users/scope_users_mht_{}of2-values"), slots)
+    powers = {name: real[name] for name in ("beta1_power", "beta2_power")}
+    foreign_checkpoints.save(
+        tmp_path / "m", {**foreign_checkpoints.tfra("scope/users", rows, shards=2), **powers}
+    )
+    assert_equal(tensors_of_writer(tmp_path / "m"), real)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_partitioned_variables_as_tensorflow_saves_them(tmp_path, parts):
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable = v1.get_variable("scope/t", [10, 3], partitioner=v1.fixed_size_partitioner(parts))
+        session.run(v1.global_variables_initializer())
+        rows = session.run(variable.as_tensor())
+        v1.train.Saver().save(session, str(tmp_path / "real"), write_meta_graph=False)
+    tensors = foreign_checkpoints.variable("scope/t", rows)
+    foreign_checkpoints.save(tmp_path / "ours", foreign_checkpoints.in_slices(tensors, parts))
+    files = [(tmp_path / f"{name}.index").read_bytes() for name in ("real", "ours")]
+    assert files[0] == files[1]
+    assert_equal(tensors_of_writer(tmp_path / "ours"), tensors)
+
+
+@pytest.mark.parametrize("parts", [None, 1, 2, 5])
+def test_deeprecs_offsets_find_each_key_once(parts):
+    keys = np.array([5, 1005, -1, 2**40, 999, 0, -(2**63), 2**63 - 1], np.int64)
+    values = np.arange(16, dtype=np.float32).reshape(8, 2)
+    rows = foreign_checkpoints.Rows(keys, values, {"Adagrad": -values})
+    tensors = foreign_checkpoints.deeprec("t", rows, parts)
+    found = {}
+    for name in ["t"] if parts is None else [f"t/part_{part}" for part in range(parts)]:
+        offsets = tensors[f"{name}-partition_offset"]
+        assert offsets.shape == (1001,) and offsets.dtype == np.int32
+        for remainder in range(1000):
+            for row in range(offsets[remainder], offsets[remainder + 1]):
+                key = int(tensors[f"{name}-keys"][row])
+                assert key % 1000 == remainder and key not in found
+                found[key] = tensors[f"{name}-values"][row].tolist()
+                assert tensors[f"{name}/Adagrad-values"][row].tolist() == [-one for one in found[key]]
+    assert found == dict(zip(keys.tolist(), values.tolist()))
+
+
+IDS = 40
+BATCH = 12
+
+
+def table(name, dim, filtered):
+    options = {"filter_option": sok.CounterFilter(filter_freq=2)} if filtered else {}
+    return sok.get_embedding_variable(name, dim, ev_option=sok.EmbeddingVariableOption(**options))
+
+
+def dense(name, inputs, units, activation=None):
+    kernel = v1.get_variable(f"{name}/kernel", [inputs.shape[-1], units])
+    outputs = tf.tensordot(inputs, kernel, 1) + v1.get_variable(f"{name}/bias", [units])
+    return activation(outputs) if activation else outputs
+
+
+def din(ids, filtered):
+    """Attention of a candidate to a user's items: ids [batch, 6], of which the first one is the candidate."""
+    items, users = table("din/items", 4, filtered), table("din/users", 4, filtered)
+    rows = tf.nn.embedding_lookup(items, ids)
+    candidate, history = rows[:, :1], rows[:, 1:]
+    both = tf.concat([history, tf.tile(candidate, [1, 5, 1]), history * candidate], axis=-1)
+    scores = tf.nn.softmax(dense("attention", both, 1), axis=1)
+    user = tf.nn.embedding_lookup(users, ids[:, 0] * 7 % IDS)
+    features = tf.concat([tf.reduce_sum(scores * history, axis=1), candidate[:, 0], user], axis=-1)
+    logits = dense("top", dense("hidden", features, 8, tf.nn.relu), 1)
+    return [items, users], logits, lambda loss: [v1.train.AdamOptimizer(0.01).minimize(loss, step_of_graph())]
+
+
+def wide_and_deep(ids, filtered):
+    """Weights of ids that FTRL trains, beside layers over embeddings that Adagrad trains."""
+    deep, wide = table("deep/items", 4, filtered), table("wide/items", 1, filtered)
+    features = tf.reshape(tf.nn.embedding_lookup(deep, ids), [-1, 24])
+    hidden = dense("hidden", features, 8, tf.nn.relu)
+    linear = tf.reduce_sum(tf.nn.embedding_lookup(wide, ids), axis=1)
+
+    def minimize(loss):
+        others = [one for one in v1.trainable_variables() if one is not wide]
+        return [
+            v1.train.FtrlOptimizer(0.1, l1_regularization_strength=0.001).minimize(loss, var_list=[wide]),
+            v1.train.AdagradOptimizer(0.1).minimize(loss, step_of_graph(), var_list=others),
+        ]
+
+    return [deep, wide], dense("top", hidden, 1) + linear, minimize
+
+
+def step_of_graph():
+    return v1.train.get_or_create_global_step()
+
+
+def batches(numbers):
+    for number in numbers:
+        rng = np.random.default_rng(number)
+        ids = np.minimum(rng.geometric(0.1, [BATCH, 6]), IDS - 1)
+        yield ids, (ids.sum(axis=1, keepdims=True) % 2).astype(np.float32)
+
+
+def train_on(model, numbers, save, restore=None, filtered=True):
+    """Trains on some batches; returns the losses."""
+    with harness.graph_and_session() as session:
+        ids, labels = v1.placeholder(tf.int64, [None, 6]), v1.placeholder(tf.float32, [None, 1])
+        tables, logits, minimize = model(ids, filtered)
+        loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
+        train = minimize(loss)
+        session.run(v1.global_variables_initializer())
+        if restore:
+            restore(session, tables)
+        losses = [
+            session.run([loss, *train], dict(zip([ids, labels], batch)))[0] for batch in batches(numbers)
+        ]
+        v1.train.Saver().save(session, str(save))
+        return losses
+
+
+def by_saver(prefix):
+    return lambda session, tables: v1.train.Saver().restore(session, str(prefix))
+
+
+def of_sok2(folder):
+    """Tables by `sok.load`, and the ordinary variables by a Saver."""
+
+    def restore(session, tables):
+        others = [one for one in v1.global_variables() if one not in tables]
+        v1.train.Saver(others).restore(session, tf.train.latest_checkpoint(str(folder)))
+        session.run(sok2.load(str(folder), tables, optimizer=v1.train.AdamOptimizer()))
+
+    return restore
+
+
+def write_tfra(prefix, to):
+    """The form of recommenders-addons, which `export` does not write."""
+    names = {"adam": ("Adam", {"m": "m", "v": "v"}), "adagrad": ("Adagrad", {"accumulator": "accumulator"})}
+    names["ftrl"] = ("Ftrl", {"accumulator": "accum", "linear": "linear"})
+    reader = tf.train.load_checkpoint(str(prefix))
+    tables = [entry.open() for entry in open_checkpoint(prefix).tables]
+    tensors = {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if "#" not in name and name not in [one.name for one in tables]
+    }
+    for one in tables:
+        optimizer, slots = names[one.last.optimizer.name]
+        blocks = list(row_blocks(one, ["values", *(f"slot-{slot}" for slot in slots)]))
+        column = lambda name: np.concatenate([block.columns[name] for block in blocks])  # noqa: B023, E731
+        of_slots = {f"{optimizer}/{theirs}": column(f"slot-{ours}") for ours, theirs in slots.items()}
+        keys = np.concatenate([block.keys for block in blocks])
+        tensors.update(foreign.tfra(one.name, foreign.Rows(keys, column("values"), of_slots), 2))
+    foreign.save(to / prefix.name, tensors)
+
+
+@pytest.mark.parametrize("form", ["deeprec", "variable", "sok2", "tfra"])
+@pytest.mark.parametrize("model", [din, wide_and_deep])
+def test_a_model_trains_on_with_the_same_bits(tmp_path, capsys, model, form):
+    filtered = form == "deeprec"  # other forms have no counts
+    first, to = tmp_path / "model.ckpt", tmp_path / "to"
+    train_on(model, range(8), first, filtered=filtered)
+    if form == "tfra":
+        write_tfra(first, to)
+    else:
+        rows = ["--rows", str(IDS)] if form == "variable" else []
+        assert cli.main(["export", str(first), "--format", form, "--to", str(to), *rows]) == 0
+        assert capsys.readouterr().err == ""
+    wanted = train_on(model, range(8, 16), tmp_path / "wanted", by_saver(first), filtered)
+    prefix = to / first.name
+    found = train_on(
+        model, range(8, 16), tmp_path / "found", of_sok2(to) if form == "sok2" else by_saver(prefix), filtered
+    )
+    assert found == wanted and len(set(wanted)) == 8
+    assert_same_tables(tmp_path / "wanted", tmp_path / "found", form)
+    if form == "sok2":
+        return
+    names = [one.name for one in open_checkpoint(first).tables]
+    more = [argument for name in names for argument in ("--table", name)]
+    assert cli.main(["convert", str(prefix), "--to", str(tmp_path / "ours"), *more]) == 0
+    ours = by_saver(tmp_path / "ours" / first.name)
+    assert train_on(model, range(8, 16), tmp_path / "again", ours, filtered) == wanted
+    assert_same_tables(tmp_path / "wanted", tmp_path / "again", form)
+
+
+def assert_same_tables(wanted, found, form):
+    one, two = ([entry.open() for entry in open_checkpoint(prefix).tables] for prefix in (wanted, found))
+    assert len(one) == len(two) == 2
+    for pair in zip(one, two):
+        difference = compare(*pair)
+        assert not (difference.removed or difference.changed or difference.waiting), difference
+        # A variable has rows of all ids.
+        assert not difference.added or form == "variable"
+        assert pair[0].last.optimizer.slots == pair[1].last.optimizer.slots

@@ -1,4 +1,10 @@
-"""sok.Init: its result, its errors, and ops that run before it."""
+"""sok.Init: its result, its errors, and ops that run before it.
+
+And the ranks that a process belongs to: Horovod's, its launcher's, or only itself.
+"""
+
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -8,9 +14,10 @@ from tensorflow.python.eager import context
 import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
+from sparse_operation_kit import native
+from sparse_operation_kit.ranks import communicator as module
 from sparse_operation_kit.ranks import initialize
-
-pytestmark = pytest.mark.cases_on_gpu(1)
+from sparse_operation_kit.ranks.communicator import communicator
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +69,7 @@ BAD_ARGUMENTS = [
 ]
 
 
+@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize(("arguments", "error", "message"), BAD_ARGUMENTS)
 def test_arguments_that_are_refused_leave_the_process_unconfigured(arguments, error, message):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -75,12 +83,14 @@ def test_arguments_go_by_name():
         sok.Init(16)
 
 
+@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("value", [1, 2**40, np.int64(64), np.int32(3)])
 def test_any_positive_int_is_a_batch_size(value):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         assert session.run(sok.Init(global_batch_size=value)) == b"OK"
 
 
+@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("dtype", [None, tf.float32, "float16", tf.bfloat16])
 def test_the_dtype_of_sent_gradients_changes_nothing_at_one_rank(dtype):
     rows = rows_under({"global_batch_size": 16, "seed": 3, "gradient_exchange_dtype": dtype})
@@ -102,6 +112,7 @@ def test_a_second_call_with_the_same_arguments_is_harmless():
         assert session.run(table.size()) == 1
 
 
+@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize(
     "other",
     [
@@ -198,6 +209,7 @@ def test_a_lookup_before_the_initializer_names_the_initializer():
         assert session.run(rows).shape == (1, 2)
 
 
+@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("order", ["init first", "table first"])
 def test_initializers_run_init_by_themselves(order):
     with tf.Graph().as_default():
@@ -243,6 +255,7 @@ def test_the_init_of_another_graph_does_not_count():
         session.run(sok.EmbeddingVariable(name="table", dim=2).initializer)
 
 
+@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("order", ["init first", "saver first"])
 def test_a_restore_without_initializers(order, tmp_path):
     def build():
@@ -266,6 +279,7 @@ def test_a_restore_without_initializers(order, tmp_path):
         np.testing.assert_array_equal(session.run(rows), want)
 
 
+@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("seed", [0, -1, -(2**63), 2**63, 2**64 - 1])
 def test_any_64_bit_seed_repeats_the_rows(seed):
     first = rows_under({"global_batch_size": 16, "seed": seed})
@@ -288,3 +302,121 @@ def test_without_any_seed_processes_differ():
     np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16}))
     initialize._reset()
     assert not np.any(first == rows_under({"global_batch_size": 16}))
+
+
+@pytest.fixture(autouse=True)
+def undecided_process(monkeypatch):
+    """Each test starts like a single process that has not used the library yet."""
+    monkeypatch.delitem(sys.modules, "horovod.tensorflow", raising=False)
+    for variable in module._LAUNCHER_SIZES:
+        monkeypatch.delenv(variable, raising=False)
+    module._reset()
+    with tf.Graph().as_default():
+        yield
+    module._reset()
+
+
+def install_horovod(monkeypatch, size, rank=0, initialized=True):
+    """Replaces the installed Horovod by one with the given ranks."""
+    fake = types.ModuleType("horovod.tensorflow")
+    state = {"initialized": initialized}
+    fake.is_initialized = lambda: state["initialized"]
+    fake.init = lambda: state.update(initialized=True)
+    fake.shutdown = lambda: state.update(initialized=False)
+    fake.size = lambda: size
+    fake.rank = lambda: rank
+    monkeypatch.setitem(sys.modules, "horovod", types.SimpleNamespace(tensorflow=fake))
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", fake)
+    monkeypatch.setattr(native, "horovod_ops", lambda: None)
+    return fake
+
+
+def test_a_process_by_itself_is_one_rank():
+    known = communicator()
+    assert (known.rank, known.size) == (0, 1)
+    assert communicator() is known
+
+
+def test_one_rank_receives_what_it_sends():
+    known = communicator()
+    words, splits = tf.constant([1, 2, 3], tf.int64), tf.constant([2], tf.int32)
+    scalar = tf.constant(2.0)
+    with tf.compat.v1.Session() as session:
+        received, lengths = session.run(known.exchange(words, splits, "x"))
+        assert received.tolist() == [1, 2] and lengths.tolist() == [2]
+        assert session.run(known.all(scalar > 1, "x")) and not session.run(known.all(scalar > 2, "x"))
+    assert known.allreduce(scalar, average=True, name="x") is scalar
+    assert known.allgather(words, "x") is words
+    assert known.broadcast(words, 0, "x") is words
+    with pytest.raises(ValueError, match="Rank 1 is not one of the 1 ranks"):
+        known.broadcast(words, 1, "x")
+
+
+@pytest.mark.parametrize("variable", ["HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
+def test_one_process_of_a_launcher(variable, monkeypatch):
+    monkeypatch.setenv(variable, "1")
+    assert communicator().size == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "launcher"), [("OMPI_COMM_WORLD_SIZE", "mpirun"), ("HOROVOD_SIZE", "horovodrun")]
+)
+def test_several_processes_without_horovod(variable, launcher, monkeypatch):
+    def missing():
+        raise ImportError("More than one rank needs Horovod")
+
+    monkeypatch.setattr(native, "horovod_ops", missing)
+    monkeypatch.setenv(variable, "3")
+    message = rf"one of 3 that {launcher} \({variable}=3\) started. More than one rank needs Horovod"
+    with pytest.raises(RuntimeError, match=message):
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+
+
+def test_several_processes_that_do_not_find_each_other(monkeypatch):
+    install_horovod(monkeypatch, size=1, initialized=False)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
+    with pytest.raises(RuntimeError, match="one of 3 that mpirun.*Horovod found 1"):
+        communicator()
+
+
+def test_a_launched_process_initializes_horovod(monkeypatch):
+    fake = install_horovod(monkeypatch, size=3, rank=2, initialized=False)
+    monkeypatch.setenv("HOROVOD_SIZE", "3")
+    known = communicator()
+    assert fake.is_initialized()
+    assert (known.rank, known.size) == (2, 3)
+
+
+def test_initialized_horovod_overrides_the_environment(monkeypatch):
+    install_horovod(monkeypatch, size=1)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    assert communicator().size == 1
+    module._reset()
+    install_horovod(monkeypatch, size=2, rank=1)
+    assert (communicator().rank, communicator().size) == (1, 2)
+
+
+def test_horovod_that_is_not_initialized_is_ignored(monkeypatch):
+    install_horovod(monkeypatch, size=2, initialized=False)
+    assert communicator().size == 1
+
+
+def test_horovod_initialized_too_late_is_an_error(monkeypatch):
+    communicator()
+    install_horovod(monkeypatch, size=2, rank=1)
+    with pytest.raises(RuntimeError, match=r"rank 1 of 2.*rank 0 of 1.*hvd.init\(\) before sok.Init"):
+        communicator()
+
+
+def test_horovod_of_one_rank_may_come_later(monkeypatch):
+    known = communicator()
+    install_horovod(monkeypatch, size=1)
+    assert communicator() is known
+
+
+def test_ranks_without_horovod_are_an_error(monkeypatch):
+    fake = install_horovod(monkeypatch, size=2)
+    communicator()
+    fake.shutdown()
+    with pytest.raises(RuntimeError, match="shut down, but its 2 ranks"):
+        communicator()

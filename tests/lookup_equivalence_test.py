@@ -1,5 +1,7 @@
-"""Lookups have the values and gradients of TensorFlow's on tf.Variables, also with weights."""
+"""Lookups have the values and gradients of TensorFlow's on tf.Variables, also with weights; those of a group
+that write to one output have the bits of separate outputs, without a copy."""
 
+import re
 import types
 
 import numpy as np
@@ -12,7 +14,6 @@ from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.lookup import group
 
-pytestmark = pytest.mark.cases_on_gpu(4)
 session = harness.session
 
 DIMS = [1, 2, 3, 7, 16, 63, 64, 129, 1025]
@@ -72,6 +73,7 @@ def bags_of(positions, rows, seed=0):
     return np.stack([row_ids, columns], axis=1).reshape(-1, 2).astype(np.int64)
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("kind", ["random", "zipf", "empty"])
 def test_embedding_lookup(session, kind, dim):
@@ -81,6 +83,7 @@ def test_embedding_lookup(session, kind, dim):
     pair.compare(on_table, tf.nn.embedding_lookup(pair.plain, positions))
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("shape", [(), (4,), (3, 5), (2, 3, 4), (2, 0), (0, 3, 1)])
 def test_embedding_lookup_of_any_shape(session, shape):
     pair = Pair(session, 3)
@@ -113,6 +116,7 @@ def test_max_norm(session):
     pair.compare(on_table, on_plain)
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize(("dim", "kind"), [*((dim, "zipf") for dim in DIMS), (6, "random"), (6, "empty")])
@@ -120,6 +124,7 @@ def test_embedding_lookup_sparse(session, dim, kind, combiner, weighted):
     compare_sparse(Pair(session, dim), kind, combiner, weighted)
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("device", [None, "/cpu:0", "/job:localhost/replica:0/task:0/device:CPU:0"])
 def test_embedding_lookup_sparse_on_a_device(device):
     with harness.graph_and_session() as session, tf.device(device):
@@ -189,6 +194,7 @@ def _batch(seed):
     return indices, rng.integers(0, WEIGHTED, len(indices)), weights
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("combiner", ["mean", "sqrtn"])
 @pytest.mark.parametrize("layout", ["sparse", "ragged"])
 @pytest.mark.usefixtures("_both_ways")
@@ -228,6 +234,7 @@ def test_ids_without_a_positive_weight_are_left_out_as_tensorflow_leaves_them_ou
         np.testing.assert_allclose(got_gradient, want_gradient, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.usefixtures("_both_ways")
 def test_unsorted_ids_and_those_that_are_all_left_out(session):
     table = sok.EmbeddingVariable("table", 1, initializer=1.0)
@@ -250,6 +257,7 @@ def test_unsorted_ids_and_those_that_are_all_left_out(session):
         assert sorted(of_table.values[:, 0]) == sorted(np.array(weights)[positive])
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.usefixtures("_both_ways")
 def test_only_the_weights_of_the_last_lookup_are_differentiated(session):
     table = sok.EmbeddingVariable("table", 1, initializer=1.0)
@@ -263,6 +271,7 @@ def test_only_the_weights_of_the_last_lookup_are_differentiated(session):
     assert session.run(gradient).tolist() == [30, 30, 30]
 
 
+@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("layout", ["sparse", "ragged"])
 @pytest.mark.usefixtures("_both_ways")
 def test_weights_at_other_places_than_the_ids(session, layout):
@@ -334,3 +343,181 @@ def test_bad_descriptions_fail_before_the_graph_runs(session):
         group.lookup_group([group.RaggedLookup(table, ids, "sum", tf.constant([1.0], tf.float64))])
     with pytest.raises(TypeError, match="table.*int32.*int64"):
         group.lookup_group([group.DenseLookup(table, tf.constant([1], tf.int32))])
+
+
+BATCH_SIDE = 9
+DIMS_SIDE = (1, 3, 8, 17, 64)
+
+
+class Group:
+    """Lookups of all kinds in several tables."""
+
+    def __init__(self, seed, count, kinds=("sparse", "ragged", "dense")):
+        self.rng = np.random.default_rng(seed)
+        self.tables = [sok.EmbeddingVariable(f"table_{dim}", dim) for dim in DIMS_SIDE]
+        self.weights = []
+        self.lookups = [self.lookup(str(self.rng.choice(kinds))) for _ in range(count)]
+
+    def lookup(self, kind):
+        table = self.tables[self.rng.integers(len(DIMS_SIDE))]
+        if kind == "dense":
+            return group.DenseLookup(table, tf.constant(harness.zipf_keys(self.rng, BATCH_SIDE)))
+        lengths = self.rng.integers(0, 4, BATCH_SIDE)
+        keys = harness.zipf_keys(self.rng, lengths.sum())
+        combiner = str(self.rng.choice(group.COMBINERS))
+        weights = None
+        if self.rng.integers(2):
+            weights = tf.constant(self.rng.uniform(-1, 2, len(keys)), tf.float32)
+            self.weights.append(weights)
+        if kind == "ragged":
+            return group.RaggedLookup(
+                table, tf.RaggedTensor.from_row_lengths(tf.constant(keys), lengths), combiner, weights
+            )
+        order = self.rng.permutation(len(keys))
+        indices = np.stack([np.repeat(np.arange(BATCH_SIDE), lengths)[order], order], axis=1).astype(np.int64)
+        return group.SparseLookup(table, tf.SparseTensor(indices, keys, [BATCH_SIDE, 99]), combiner, weights)
+
+    def run(self, session, beside, numbers):
+        """Outputs and gradients of the group, written side by side or concatenated by TensorFlow."""
+        if beside:
+            outputs = group.lookup_group(self.lookups, side_by_side=numbers)
+        else:
+            each = iter(group.lookup_group(self.lookups))
+            outputs = [tf.concat([next(each) for _ in range(number)], axis=-1) for number in numbers]
+        loss = tf.add_n([tf.reduce_sum(tf.sin(output * (i + 1.0))) for i, output in enumerate(outputs)])
+        used = [t for t in self.tables if any(lookup.variable is t for lookup in self.lookups)]
+        gradients = tf.gradients(loss, [*used, *self.weights])
+        harness.initialize(session)
+        shapes = [output.shape.as_list() for output in outputs]
+        return shapes, session.run([outputs, gradients])
+
+
+def _numbers(rng, total):
+    cuts = np.sort(rng.choice(np.arange(1, total), rng.integers(0, total), replace=False))
+    return np.diff([0, *cuts, total]).tolist()
+
+
+@pytest.mark.cases_on_gpu(2)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.usefixtures("_both_ways")
+def test_random_groups_equal_concatenated_ones(seed):
+    results = []
+    for beside in (False, True):
+        with harness.graph_and_session() as session:
+            of_group = Group(seed, 7)
+            results.append(of_group.run(session, beside, _numbers(np.random.default_rng(seed), 7)))
+    (shapes, (outputs, gradients)), (shapes_beside, (outputs_beside, gradients_beside)) = results
+    assert shapes == shapes_beside
+    harness.assert_equal_arrays(outputs_beside, outputs)
+    for got, want in zip_equal(gradients_beside, gradients):
+        if hasattr(got, "indices"):
+            np.testing.assert_array_equal(got.indices, want.indices)
+            got, want = got.values, want.values
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.cases_on_gpu(2)
+@pytest.mark.usefixtures("_both_ways")
+def test_lookups_whose_owners_answer_with_sums():
+    results = []
+    for beside in (False, True):
+        with harness.graph_and_session() as session:
+            of_group = Group(7, 3, kinds=("dense",))
+            rng = np.random.default_rng(7)
+            for table, combiner in zip_equal(of_group.tables[:3], group.COMBINERS):
+                table = sok.EmbeddingVariable(f"alone_{combiner}", table.dim)
+                indices = np.stack([np.sort(rng.integers(0, BATCH_SIDE, 40)), np.arange(40)], axis=1)
+                ids = tf.SparseTensor(indices, harness.zipf_keys(rng, 40), [BATCH_SIDE, 40])
+                of_group.tables.append(table)
+                of_group.lookups.append(group.SparseLookup(table, ids, combiner, exchange="sums"))
+            results.append(of_group.run(session, beside, [1, 4, 1])[1])
+    (outputs, gradients), (outputs_beside, gradients_beside) = results
+    harness.assert_equal_arrays(outputs_beside, outputs)
+    for got, want in zip_equal(gradients_beside, gradients):
+        np.testing.assert_array_equal(got.values, want.values)
+
+
+@pytest.mark.cases_on_gpu(2)
+@pytest.mark.usefixtures("_both_ways")
+def test_nothing_is_copied_to_put_outputs_together(session):
+    of_group = Group(1, 12)
+    before = len(session.graph.get_operations())
+    (output,) = group.lookup_group(of_group.lookups, side_by_side=True)
+    assert output.shape.as_list() == [BATCH_SIDE, sum(lookup.variable.dim for lookup in of_group.lookups)]
+    tf.gradients(tf.reduce_sum(tf.square(output)), of_group.tables)
+    types_of_ops = {op.type for op in session.graph.get_operations()[before:]}
+    assert not types_of_ops & {"ConcatV2", "Concat", "Split", "SplitV", "Slice"}
+
+
+@pytest.mark.cases_on_gpu(2)
+@pytest.mark.usefixtures("_both_ways")
+def test_slots_and_dense_lookups_of_several_dimensions(session):
+    first = sok.EmbeddingVariable("first", 2, initializer=1.0)
+    second = sok.EmbeddingVariable("second", 3, initializer=2.0)
+    ids = tf.SparseTensor([[0, 0], [5, 0]], tf.constant([1, 2], tf.int64), [6, 1])
+    lookups = [
+        group.SparseLookup(first, ids, "sum", slots=3),
+        group.DenseLookup(second, tf.ones([2, 3], tf.int64)),
+    ]
+    (output,) = group.lookup_group(lookups, side_by_side=[2])
+    harness.initialize(session)
+    got = session.run(output)
+    assert output.shape.as_list() == [2, 3, 5]
+    want = np.zeros([2, 3, 5])
+    want[..., 2:] = 2
+    want[0, 0, :2] = want[1, 2, :2] = 1
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.cases_on_gpu(2)
+@pytest.mark.parametrize("numbers", [[], [0, 3], [-1, 4], [2], [4], [1, 1, 1, 1]])
+def test_numbers_that_do_not_cover_the_lookups(session, numbers):
+    of_group = Group(1, 3)
+    with pytest.raises(ValueError, match="side_by_side.*3 lookups"):
+        group.lookup_group(of_group.lookups, side_by_side=numbers)
+
+
+def test_shapes_known_to_differ(session):
+    first, second = (sok.EmbeddingVariable(name, 2) for name in ("first", "second"))
+    lookups = [
+        group.DenseLookup(first, tf.ones([3], tf.int64)),
+        group.DenseLookup(second, tf.ones([4], tf.int64)),
+    ]
+    with pytest.raises(ValueError, match=r"'second'.*\(4, 2\).*'first'.*\(3, 2\)"):
+        group.lookup_group(lookups, side_by_side=True)
+
+
+@pytest.mark.cases_on_gpu(2)
+@pytest.mark.usefixtures("_both_ways")
+def test_shapes_that_differ_when_the_graph_runs(session):
+    tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
+    fed = [tf.compat.v1.placeholder(tf.int64, [None]) for _ in tables]
+    lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
+    (output,) = group.lookup_group(lookups, side_by_side=True)
+    assert output.shape.as_list() == [None, 4]
+    harness.initialize(session)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'second'.*\[2,2\].*'first'.*\[1,2\]"):
+        session.run(output, {fed[0]: [1], fed[1]: [1, 2]})
+    assert session.run([table.size() for table in tables]) == [0, 0]
+    assert session.run(output, {fed[0]: [], fed[1]: []}).shape == (0, 4)
+    assert session.run(output, {fed[0]: [5, 6], fed[1]: [7, 8]}).shape == (2, 4)
+
+
+@pytest.mark.cases_on_gpu(2)
+@pytest.mark.parametrize(
+    ("first_shape", "second_shape"), [([2, 3], [3, 2]), ([6], [2, 3]), ([2, 0], [0, 2]), ([1, 3], [3])]
+)
+@pytest.mark.usefixtures("_both_ways")
+def test_shapes_that_differ_in_more_than_the_number_of_rows(session, first_shape, second_shape):
+    tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
+    fed = [tf.compat.v1.placeholder(tf.int64) for _ in tables]
+    lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
+    (output,) = group.lookup_group(lookups, side_by_side=True)
+    harness.initialize(session)
+    shapes = [str([*shape, 2]).replace(" ", "") for shape in (second_shape, first_shape)]
+    message = "'second'.*{}.*'first'.*{}".format(*(re.escape(shape) for shape in shapes))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        session.run(output, {fed[0]: np.ones(first_shape), fed[1]: np.ones(second_shape)})
+    assert session.run([table.size() for table in tables]) == [0, 0]
+    for shape in (first_shape, second_shape):
+        assert session.run(output, {ids: np.ones(shape) for ids in fed}).shape == (*shape, 4)

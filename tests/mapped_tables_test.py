@@ -13,7 +13,6 @@ import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from device_of_tests import cpu_only
 from sparse_operation_kit.lookup.group import reading_only
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
@@ -23,7 +22,6 @@ KEYS = np.concatenate([harness.HOSTILE_KEYS, np.arange(3, ROWS)]).astype(np.int6
 IN_SESSIONS_ONLY = pytest.mark.skipif(
     tf.__version__.startswith("1."), reason="TensorFlow 1.15 loads SavedModels in sessions only"
 )
-pytestmark = cpu_only("tables on GPUs are read")
 
 
 @pytest.fixture(autouse=True)

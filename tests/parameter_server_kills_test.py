@@ -2,11 +2,16 @@
 
 Each role is killed once. With SOK_TEST_SERVER_KILL_SECONDS, tasks are then killed at random for as long: one
 or two at once, at any moment, while others recover too. SOK_TEST_SERVER_KILL_SEED chooses which.
+
+As a program it is such a task, which trains until it is told to stop: parameter_server_kills_test.py FOLDER.
+`TF_CONFIG` has the cluster and the task. A step adds 1 to every column of the rows of ids 0 to 7, with SGD;
+the task writes its number of steps to FOLDER/<job><number>.steps, and ends when FOLDER/stop is there.
 """
 
 from __future__ import annotations
 
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -20,8 +25,56 @@ import numpy as np
 import tensorflow as tf
 
 import local_cluster
-import parameter_server_task
 import sparse_operation_kit as sok
+
+DIM = 16
+IDS = list(range(8))
+
+
+def train(cluster: v1.train.ClusterSpec, job: str, number: int, folder: pathlib.Path) -> None:
+    """Trains as a worker, or as the chief."""
+    # Half a minute by default.
+    v1.train.SessionManager.__init__ = functools.partialmethod(
+        v1.train.SessionManager.__init__, recovery_wait_secs=1
+    )
+    config = v1.ConfigProto(device_filters=["/job:ps", f"/job:{job}/task:{number}"])
+    server = v1.train.Server(cluster, job_name=job, task_index=number, config=config)
+    device = f"/job:{job}/task:{number}"
+    with v1.device(v1.train.replica_device_setter(cluster=cluster, worker_device=device)):
+        table = sok.get_embedding_variable("rows", DIM, initializer=v1.zeros_initializer())
+        rows = tf.nn.embedding_lookup(table, tf.constant(IDS, tf.int64))
+        step = v1.train.get_or_create_global_step()
+        train_op = v1.train.GradientDescentOptimizer(1.0).minimize(-tf.reduce_sum(rows), global_step=step)
+        # The test reads a checkpoint while others follow.
+        scaffold = v1.train.Scaffold(saver=v1.train.Saver(sharded=True, max_to_keep=None))
+    with v1.train.MonitoredTrainingSession(
+        master=server.target,
+        is_chief=job == "chief",
+        scaffold=scaffold,
+        checkpoint_dir=str(folder / "model"),
+        save_checkpoint_steps=10,
+        log_step_count_steps=None,
+        config=config,
+    ) as session:
+        steps = 0
+        while not (folder / "stop").exists():
+            session.run(train_op)
+            steps += 1
+            written = folder / f"{job}{number}.steps.new"
+            written.write_text(str(steps))
+            written.replace(folder / f"{job}{number}.steps")
+
+
+def main() -> None:
+    """Runs the task of `TF_CONFIG`."""
+    v1.disable_eager_execution()
+    config = json.loads(os.environ["TF_CONFIG"])
+    cluster = v1.train.ClusterSpec(config["cluster"])
+    job, number = config["task"]["type"], config["task"]["index"]
+    if job == "ps":
+        v1.train.Server(cluster, job_name=job, task_index=number).join()
+    train(cluster, job, number, pathlib.Path(sys.argv[1]))
+
 
 v1 = tf.compat.v1
 
@@ -49,7 +102,7 @@ class Tasks:
         config = json.dumps({"cluster": self._cluster, "task": {"type": job, "index": number}})
         with open(self.folder / f"{job}{number}.log", "ab") as log:
             self._running[job, number] = subprocess.Popen(
-                [sys.executable, parameter_server_task.__file__, str(self.folder)],
+                [sys.executable, __file__, str(self.folder)],
                 env={**os.environ, "TF_CONFIG": config},
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -104,10 +157,8 @@ class Tasks:
 def rows_of_checkpoint(prefix: str) -> tuple[int, np.ndarray]:
     """The global step of a checkpoint and the rows of all ids."""
     with tf.Graph().as_default() as graph:
-        table = sok.get_embedding_variable(
-            "rows", parameter_server_task.DIM, initializer=v1.zeros_initializer()
-        )
-        rows = tf.nn.embedding_lookup(table, tf.constant(parameter_server_task.IDS, tf.int64))
+        table = sok.get_embedding_variable("rows", DIM, initializer=v1.zeros_initializer())
+        rows = tf.nn.embedding_lookup(table, tf.constant(IDS, tf.int64))
         step = v1.train.get_or_create_global_step()
         saver = v1.train.Saver()
     with v1.Session(graph=graph) as session:
@@ -172,3 +223,7 @@ def test_every_role_may_be_killed(tmp_path):
     before = saved.step
     saved.check()
     assert saved.step > before
+
+
+if __name__ == "__main__":
+    main()

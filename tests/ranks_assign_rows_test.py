@@ -14,7 +14,7 @@ from same_length import zip_equal
 from sparse_operation_kit import experiment
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
+from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
 SIZE = 3
 DIM = 2

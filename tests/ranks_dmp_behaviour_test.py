@@ -15,7 +15,7 @@ from sparse_operation_kit import compat
 from sparse_operation_kit import dist_model_parallel as dmp
 from sparse_operation_kit.dist_model_parallel.keras import keras
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
+from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
 train = tf.compat.v1.train
 FIT_STEPS = 5

@@ -47,7 +47,7 @@ class _Rank:
 
     def exchanged(self):
         """The statistics of the process's exchanges so far."""
-        from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
+        from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
         with self.graph.as_default():
             return self.session.run(exchange_statistics())

@@ -15,7 +15,7 @@ import ranks
 import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
-from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
+from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
 v1 = tf.compat.v1
 

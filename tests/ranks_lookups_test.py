@@ -1,10 +1,14 @@
-"""Lookups over ranks: groups equal one process with all batches, TensorFlow's ops, no hashing, 16 bits."""
+"""Lookups over ranks: groups equal one process with all batches, TensorFlow's ops, no hashing, 16 bits, and
+branches, which all ranks must take alike."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 import harness
 import ranks
@@ -13,7 +17,8 @@ from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.ranks import initialize
-from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
 RANKS = 3
 DIRECT_ROWS = 12
@@ -278,3 +283,144 @@ def test_a_group_gives_what_one_process_gives_on_all_batches(groups):
 def test_a_step_has_three_exchanges_whatever_the_number_of_features(groups):
     size, by_check = groups
     assert by_check["_exchanges_by_features"] == [dict.fromkeys(FEATURES, 3)] * size
+
+
+v1 = tf.compat.v1
+RANKS_BRANCH = 2
+DIM = 3
+# Whether the first and the second condition hold, in each step.
+STEPS = [(False, False), (True, False), (True, True), (False, True), (True, True)]
+
+
+def _batch(step: int) -> np.ndarray:
+    return np.random.default_rng(step).integers(0, 30, 8 * RANKS_BRANCH)
+
+
+def _rows(model: dict) -> tf.Tensor:
+    """Rows [batch, DIM], of one table in both branches and outside, and of another in a nested branch."""
+    users, items, keys = (model[name] for name in ("users", "items", "keys"))
+
+    def in_both() -> tf.Tensor:
+        of_users, of_items = sok.group_embedding_lookup([users, items], [keys, keys + 1])
+        return of_users * of_items
+
+    def inner() -> tf.Tensor:
+        return tf.cond(model["second"], in_both, lambda: tf.nn.embedding_lookup(users, keys))
+
+    chosen = tf.cond(model["first"], inner, lambda: tf.nn.embedding_lookup(users, 2 * keys))
+    return chosen + tf.nn.embedding_lookup(users, keys - 5)
+
+
+def _train_branch() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Keys and rows of both tables after each step, sorted by key."""
+    ranks_here = communicator()
+    part = slice(8 * ranks_here.rank, 8 * ranks_here.rank + 8) if ranks_here.size > 1 else slice(None)
+    with harness.graph_and_session() as session:
+        model = {name: v1.placeholder(tf.bool, []) for name in ("first", "second")}
+        model["keys"] = v1.placeholder(tf.int64, [None])
+        tables = [sok.EmbeddingVariable(name, DIM, initializer=0.5) for name in ("users", "items")]
+        model["users"], model["items"] = tables
+        loss = tf.reduce_sum(tf.square(_rows(model)))
+        step = sok.DistributedOptimizer(v1.train.AdamOptimizer(0.01), op="sum").minimize(loss)
+        harness.initialize(session)
+        for number, (first, second) in enumerate(STEPS):
+            feed = {model["first"]: first, model["second"]: second, model["keys"]: _batch(number)[part]}
+            session.run(step, feed)
+            for keys, rows in harness.contents_of_tables(session, tables):
+                order = np.argsort(keys)
+                yield keys[order], rows[order]
+
+
+def _train_both_ways() -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    results = []
+    for with_functions in (False, True):
+        control_flow_util.ENABLE_CONTROL_FLOW_V2 = with_functions
+        results.append(list(_train_branch()))
+    return results
+
+
+def _take_different_branches() -> str:
+    with harness.graph_and_session() as session:
+        users, items = (sok.EmbeddingVariable(name, DIM) for name in ("users", "items"))
+        rows = tf.cond(
+            tf.equal(communicator().rank, v1.placeholder_with_default(0, [])),
+            lambda: tf.nn.embedding_lookup(users, [1]),
+            lambda: tf.nn.embedding_lookup(items, [1]),
+        )
+        step = sok.DistributedOptimizer(v1.train.AdamOptimizer(0.01), op="sum").minimize(tf.reduce_sum(rows))
+        # A rank that ended would end Horovod before the others know what it waited for.
+        together = communicator().allreduce(tf.constant(1.0), average=False, name="all have the message")
+        harness.initialize(session)
+        with pytest.raises(tf.errors.FailedPreconditionError) as error:
+            session.run(step)
+        session.run(together)
+        return error.value.message
+
+
+def test_as_in_one_process():
+    results = ranks.run(_train_both_ways, ranks=RANKS_BRANCH)
+    want = list(_train_branch())
+    for of_rank in results:
+        for of_way in of_rank:
+            for (keys, rows), (want_keys, want_rows) in zip_equal(of_way, want):
+                np.testing.assert_array_equal(keys, want_keys)
+                np.testing.assert_allclose(rows, want_rows, rtol=1e-5, atol=1e-6)
+
+
+def test_ranks_that_take_different_branches_get_an_error():
+    for message in ranks.run(_take_different_branches, ranks=RANKS_BRANCH, env={"SOK_STALL_SECONDS": "2"}):
+        waits = "rank 0 waits for 'lookup of 'users': ids'; rank 1 waits for 'lookup of 'items': ids'"
+        assert waits in message, message
+
+
+STEPS_NARROW = 4
+BAG = 2
+
+
+def _keys_of(step: int) -> np.ndarray:
+    """The keys of all ranks."""
+    return harness.zipf_keys(np.random.default_rng(step), 60, vocabulary=50)
+
+
+def _trained() -> dict[str, list]:
+    """Trains two tables of one group. Sums are exact, so that they do not depend on the number of ranks."""
+    known = communicator()
+    with harness.graph_and_session() as session:
+        of_rows, of_sums = (
+            sok.EmbeddingVariable(name, 3, dtype=dtype, slot_dtype=tf.bfloat16)
+            for name, dtype in (("of_rows", tf.bfloat16), ("of_sums", tf.float16))
+        )
+        keys = v1.placeholder(tf.int64, [None])
+        at = tf.range(tf.shape(keys, out_type=tf.int64)[0])
+        bags = tf.SparseTensor(
+            tf.stack([at // BAG, at % BAG], 1), keys, [tf.size(keys, tf.int64) // BAG, BAG]
+        )
+        outputs = group.lookup_group(
+            [group.DenseLookup(of_rows, keys), group.SparseLookup(of_sums, bags, "sum", exchange="sums")]
+        )
+        loss = tf.add_n([tf.reduce_sum(output * 0.25) for output in outputs])
+        step = sok.tf.keras.optimizers.LazyAdamOptimizer(0.05).minimize(loss, var_list=[of_rows, of_sums])
+        harness.initialize(session)
+        found = []
+        for number in range(STEPS_NARROW):
+            whole_bags = np.array_split(_keys_of(number).reshape(-1, BAG), known.size)
+            fed = {keys: whole_bags[known.rank].reshape(-1)}
+            found.append([output.tolist() for output in session.run([*outputs, step], fed)[:2]])
+        contents = harness.TableReader(of_rows, of_sums).read(session)
+        return {"outputs": found, "rows": [dict(zip_equal(k.tolist(), r.tolist())) for k, r in contents]}
+
+
+def test_ranks_give_the_bits_of_one_process():
+    (alone,) = ranks.run(_trained, ranks=1)
+    for size in (2, 3, 4):
+        results = ranks.run(_trained, ranks=size)
+        for table in (0, 1):
+            together = {}
+            for result in results:
+                together.update(result["rows"][table])
+            assert together == alone["rows"][table], f"table {table} on {size} ranks"
+        for step in range(STEPS_NARROW):
+            dense = [row for result in results for row in result["outputs"][step][0]]
+            assert dense == alone["outputs"][step][0]
+            sums = np.array([row for result in results for row in result["outputs"][step][1]])
+            np.testing.assert_allclose(sums, alone["outputs"][step][1], rtol=1e-6, atol=1e-7)

@@ -13,7 +13,7 @@ import ranks
 import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.serving import together
+from sparse_operation_kit.serving import session_exports
 
 v1 = tf.compat.v1
 KEYS = np.arange(-10, 14)
@@ -95,7 +95,7 @@ def test_variables_that_all_ranks_initialize_together(tmp_path):
 
 
 def _export_alone(folder):
-    together._PATIENCE_SECONDS = 2
+    session_exports._PATIENCE_SECONDS = 2
     with harness.graph_and_session() as session:
         model = Model(KEYS)
         harness.initialize(session)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-import feature_column_sets
+import feature_column_support
 import forked
 import harness
 import saved_files
@@ -274,19 +274,19 @@ def named_feeds(inputs, feed):
 @pytest.mark.parametrize("seed", [0, 3, 5])
 def test_feature_columns(tmp_path, seed):
     """Groups, shared and weighted columns, strings, vocabularies, hashes: whatever a seed draws."""
-    recipes = feature_column_sets.random_recipes(seed)
+    recipes = feature_column_support.random_recipes(seed)
     rng = np.random.default_rng(seed)
     with harness.graph_and_session() as session:
-        features = feature_column_sets.placeholders(recipes)
+        features = feature_column_support.placeholders(recipes)
         layer = v1.feature_column.input_layer(
-            features, feature_column_sets.make_columns(recipes, scoped=True)
+            features, feature_column_support.make_columns(recipes, scoped=True)
         )
         kernel = v1.get_variable("kernel", [layer.shape[1], 2], partitioner=v1.fixed_size_partitioner(2, 1))
         logits = tf.matmul(layer, tf.convert_to_tensor(kernel))
         step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(logits - 1)))
         harness.initialize(session)
         session.run(v1.tables_initializer())
-        feed = feature_column_sets.feed(features, feature_column_sets.batch(recipes, rng, 8))
+        feed = feature_column_support.feed(features, feature_column_support.batch(recipes, rng, 8))
         session.run(step, feed)
         wanted = session.run({"layer": layer, "logits": logits}, feed)
         outputs = {"layer": layer, "logits": logits}

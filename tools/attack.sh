@@ -16,7 +16,7 @@ case "${1:-}" in
     ;;
 esac
 times="${1:-20}"
-tests=(//tests:{checkpoint_kill,checkpoint_verify,concurrent_saves,hostile_paths,malformed_checkpoint}_test
+tests=(//tests:{checkpoint_kill,checkpoint_verify,hostile_paths,malformed_checkpoint}_test
   //tests:parameter_server_kills_test)
 exec "$SOK_ROOT/tools/test.sh" --test_timeout=36000 --test_env=SOK_TEST_KILLS=$((12 * times)) \
   --test_env=SOK_TEST_RANK_KILLS=$((4 * times)) --test_env=SOK_TEST_CONCURRENT_SAVES=$((30 * times)) \

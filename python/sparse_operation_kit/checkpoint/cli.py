@@ -12,10 +12,9 @@ from typing import Any
 
 from sparse_operation_kit.checkpoint import describe, diff, histogram, verify
 from sparse_operation_kit.checkpoint.compaction import compact
-from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.errors import CheckpointError, printable
 from sparse_operation_kit.checkpoint.exporting import FORMATS, OURS, export, into_new_folder, is_model
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
-from sparse_operation_kit.checkpoint.printable import printable
 
 PROGRAM = "python -m sparse_operation_kit.checkpoint"
 # Exit statuses. A program that compares two checkpoints can distinguish "different" from "error".

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
-from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.errors import CheckpointError, check_path
 from sparse_operation_kit.checkpoint.locate import Checkpoint
-from sparse_operation_kit.checkpoint.paths import check_path
 
 
 def compact(checkpoint: Checkpoint, prefix: Path) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparse_operation_kit.checkpoint import own_files, reader
-from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.errors import CheckpointError, check_path, refuse_other_than_file
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.checkpoint.paths import check_path, refuse_other_than_file
 from sparse_operation_kit.newer_python import removesuffix
 
 

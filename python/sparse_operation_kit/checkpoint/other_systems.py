@@ -20,11 +20,10 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint import reader
-from sparse_operation_kit.checkpoint.disk_order import in_order
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import BLOOM, WAITING, Table
 from sparse_operation_kit.checkpoint.reader import Bundle, SavedCheckpoint
-from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, row_blocks, waiting_ids
+from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, in_order, row_blocks, waiting_ids
 
 _ADAM = "Adam"
 _ADAM_ASYNC = "AdamAsync"

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparse_operation_kit import native
-from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError
-from sparse_operation_kit.checkpoint.paths import check_path
+from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError, check_path
 
 
 @dataclass(frozen=True)

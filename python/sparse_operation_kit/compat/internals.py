@@ -6,7 +6,9 @@ If versions have different names for a module, it has the newest name here. Func
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -174,3 +176,18 @@ def set_handle_data(handle: tf.Tensor, shape: tf.TensorShape, dtype: tf.DType) -
     data = cpp_shape_inference_pb2.CppShapeInferenceResult.HandleData(is_set=True)
     data.shape_and_type.add(shape=shape.as_proto(), dtype=dtype.as_datatype_enum)
     resource_variable_ops._set_handle_shapes_and_types(handle, data, graph_mode=not tf.executing_eagerly())
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Calls deprecated functions without notices, which would name files of this library.
+
+    Not thread-safe, like building graphs.
+    """
+    before = deprecation._PRINT_DEPRECATION_WARNINGS
+    # Not deprecation.silence(): after an error, it would leave the notices off.
+    deprecation._PRINT_DEPRECATION_WARNINGS = False
+    try:
+        yield
+    finally:
+        deprecation._PRINT_DEPRECATION_WARNINGS = before

@@ -22,8 +22,8 @@ from sparse_operation_kit.feature_columns.categorical_column import (
 from sparse_operation_kit.feature_columns.scopes import current_masks, current_training
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
 from sparse_operation_kit.lookup import bags
+from sparse_operation_kit.lookup.bags import as_keys
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
-from sparse_operation_kit.lookup.keys import as_keys
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.row_assignment import assign_rows_of_all_ranks
 

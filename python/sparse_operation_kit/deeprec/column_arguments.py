@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
-from sparse_operation_kit.compat import notices
+from sparse_operation_kit.compat import internals
 from sparse_operation_kit.compat.internals import columns_v2
 from sparse_operation_kit.deeprec.adaptive import AdaptiveCategoricalColumn, AdaptiveEmbeddingColumn
 from sparse_operation_kit.deeprec.multihash import (
@@ -38,7 +38,7 @@ def with_do_fusion(original: Callable) -> Callable:
 
     def function(*args: Any, do_fusion: Any = False, **kwargs: Any) -> Any:
         _check_do_fusion(do_fusion)
-        with notices.silenced():
+        with internals.silenced():
             return original(*args, **kwargs)
 
     return function
@@ -52,7 +52,7 @@ def with_deeprecs_columns(original: Callable) -> Callable:
         _check_do_fusion(do_fusion)
         if isinstance(categorical_column, MultiHashCategoricalColumn):
             return multihash_embedding_column(categorical_column, *args, **kwargs)
-        with notices.silenced():
+        with internals.silenced():
             column = original(categorical_column, *args, **kwargs)
         if not isinstance(categorical_column, AdaptiveCategoricalColumn):
             return column
@@ -68,7 +68,7 @@ def with_masks(original: Callable) -> Callable:
     """Wraps `input_layer`: `adaptive_mask_tensors`."""
 
     def input_layer(*args: Any, adaptive_mask_tensors: Any = None, **kwargs: Any) -> Any:
-        with adaptive_masks(adaptive_mask_tensors), notices.silenced():
+        with adaptive_masks(adaptive_mask_tensors), internals.silenced():
             return original(*args, **kwargs)
 
     return input_layer

@@ -1,15 +1,19 @@
-"""DeepRec's fields of `tf.ConfigProto`, which TensorFlow's messages do not have.
+"""DeepRec's settings: fields of `tf.ConfigProto`, `variable_scope(...).keep_weights()`, protocols of servers.
 
-Setting one is logged once, and kept in the message as the bytes of a field that TensorFlow does not know. So
-it can be read again, also from copies of the message, and TensorFlow's sessions ignore it.
+TensorFlow's messages do not have the fields. Setting one is logged once, and kept in the message as the
+bytes of a field that TensorFlow does not know. So it can be read again, also from copies of the message,
+and TensorFlow's sessions ignore it.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
 from google.protobuf import descriptor_pb2
 
 from sparse_operation_kit.changes import replacements
@@ -142,3 +146,84 @@ def _read(message: Any) -> dict[str, int]:
     """DeepRec's fields that were set in a message; the last value of each."""
     carrier = _Carrier.FromString(message.SerializeToString())
     return {field.identifier_value: int(field.aggregate_value) for field in carrier.uninterpreted_option}
+
+
+def keep_weights(self: tf.compat.v1.variable_scope, dtype: Any = tf.float32) -> tf.compat.v1.variable_scope:
+    """Creates variables that the scope's layers request in a smaller dtype in `dtype`, and casts reads.
+
+    A method of `tf.variable_scope`, to be called before the scope is entered. It does not affect variables
+    that are requested in `dtype` or a larger one, nor embedding variables.
+
+    Args:
+      dtype: the floating-point dtype of the variables.
+
+    Returns:
+      The scope.
+
+    Raises:
+      ValueError: `dtype` is not a floating-point dtype.
+    """
+    kept = tf.dtypes.as_dtype(dtype)
+    if not kept.is_floating:
+        raise ValueError(f"keep_weights: dtype must be a floating-point dtype, but is {kept.name}")
+    self._custom_getter = functools.partial(_get_kept, kept, self._custom_getter)
+    return self
+
+
+def _get_kept(
+    kept: tf.DType,
+    others: Callable | None,
+    getter: Callable,
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """A custom getter around `others`, the scope's own getter."""
+    if others is not None:
+        getter = functools.partial(others, getter)
+    wanted = tf.dtypes.as_dtype(dtype or tf.float32).base_dtype
+    if not wanted.is_floating or wanted.size >= kept.size:
+        return getter(name, shape, dtype, initializer, *args, **kwargs)
+    if isinstance(initializer, tf.Tensor):
+        initializer = tf.cast(initializer, kept)
+    elif isinstance(initializer, np.ndarray):
+        initializer = initializer.astype(kept.as_numpy_dtype)
+    variable = getter(name, shape, kept, initializer, *args, **kwargs)
+    return tf.cast(variable, wanted)
+
+
+_OF_DEEPREC = ("grpc++", "star_server")
+
+
+@replacements.implements("tf.compat.v1.train.Server.__init__")
+def _with_grpc(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def init(
+        self: Any,
+        server_or_cluster_def: Any,
+        job_name: str | None = None,
+        task_index: int | None = None,
+        protocol: str | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        chosen = protocol or getattr(server_or_cluster_def, "protocol", None)
+        if chosen in _OF_DEEPREC:
+            _tell_protocols(chosen)
+            protocol = "grpc"
+        original(self, server_or_cluster_def, job_name, task_index, protocol, *args, **kwargs)
+
+    return init
+
+
+def _tell_protocols(protocol: str) -> None:
+    if protocol not in _told:
+        _told.add(protocol)
+        _logger.warning(
+            "DeepRec's protocol '%s' of servers is grpc here: TensorFlow has no other, and all processes of "
+            "the cluster must run this library",
+            protocol,
+        )

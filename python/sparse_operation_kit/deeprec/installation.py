@@ -15,15 +15,13 @@ from sparse_operation_kit.compat.namespaces import namespaces
 from sparse_operation_kit.deeprec import (
     collective,
     column_arguments,  # noqa: F401 - registers entries
-    config_fields,  # noqa: F401 - registers entries
+    config_fields,
     data_frame,
     dynamic_dimension,
     incremental_saver,
-    kept_weights,
     lookups,  # noqa: F401 - registers entries
     multihash,
     program_rules,
-    server_protocols,  # noqa: F401 - registers entries
 )
 from sparse_operation_kit.deeprec.names import ADDED
 from sparse_operation_kit.deeprec.replacement_entries import Part
@@ -36,7 +34,7 @@ _IN_CLASSES: Mapping[str, Mapping[str, Any]] = {
         "EV_INIT_SLOT_OPS": program_rules.EV_INIT_SLOT_OPS,
         "EV_INIT_VAR_OPS": program_rules.EV_INIT_VAR_OPS,
     },
-    "tf.variable_scope": {"keep_weights": kept_weights.keep_weights},
+    "tf.variable_scope": {"keep_weights": config_fields.keep_weights},
 }
 # What DeepRec has in modules of its own only.
 _IN_MODULES_ONLY: Mapping[str, Any] = {

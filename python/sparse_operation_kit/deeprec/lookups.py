@@ -11,9 +11,9 @@ import tensorflow as tf
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.deeprec.adaptive import constant_initial_value, look_up_with_initial_rows
 from sparse_operation_kit.lookup import bags
+from sparse_operation_kit.lookup.bags import as_keys
 from sparse_operation_kit.lookup.composed import clipped, composed, look_up_bags, look_up_rows
 from sparse_operation_kit.lookup.embedding_lookup import group_embedding_lookup_sparse
-from sparse_operation_kit.lookup.keys import as_keys
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 

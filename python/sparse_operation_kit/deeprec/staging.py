@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat import notices
+from sparse_operation_kit.compat import internals
 from sparse_operation_kit.graphs import graph_ops
 
 _logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def staged(
         )
     taken, queue, put, close, cancel = _queue_of(tensors, capacity, name or "prefetch")
     feeds = _checked_feeds(feed_dict)
-    with notices.silenced():
+    with internals.silenced():
         runner = _Runner(queue, put, close, cancel, closed, ignored, feeds, feed_list, feed_generator)
         tf.compat.v1.train.add_queue_runner(runner)
     left = iter(taken)

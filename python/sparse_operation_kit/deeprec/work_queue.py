@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.compat import notices
+from sparse_operation_kit.compat import internals
 from sparse_operation_kit.compat.internals import Defun, resource_variable_ops, saveable_object
 from sparse_operation_kit.ranks.communicator import Communicator, communicator
 from sparse_operation_kit.tables.table_device import first_server, on_device
@@ -126,7 +126,7 @@ class WorkQueue(saveable_object.SaveableObject):
         with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/proxy/"):
             queue = tf.queue.FIFOQueue(1, [tf.string], [[]], name="queue")
             put = queue.enqueue([self.take()])
-        with notices.silenced():
+        with internals.silenced():
             tf.compat.v1.train.add_queue_runner(tf.compat.v1.train.QueueRunner(queue, [put]))
         return queue
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
-from sparse_operation_kit.compat import notices
+from sparse_operation_kit.compat import internals
 from sparse_operation_kit.compat.internals import (
     call_with_training,
     columns_v1,
@@ -105,7 +105,7 @@ class _Builder:
         """Returns the columns' outputs, concatenated along the last dimension."""
         inputs = columns_v1._LazyBuilder(features)
         # TensorFlow has deprecated the columns' methods that its own `input_layer` calls.
-        with notices.silenced():
+        with internals.silenced():
             wanted = [self._of_column(column, inputs) for column in self._columns]
         check_batch_sizes(wanted, self._columns)
         if self._cols_to_output_tensors is None:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.lookup import bags, ordinary
+from sparse_operation_kit.lookup.bags import as_keys
 from sparse_operation_kit.lookup.group import (
     COMBINERS,
     DenseLookup,
@@ -23,7 +24,6 @@ from sparse_operation_kit.lookup.group import (
     SparseLookup,
     lookup_group,
 )
-from sparse_operation_kit.lookup.keys import as_keys
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 
 PARTITION_STRATEGIES = ("mod", "div")

@@ -20,7 +20,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.compat.internals import ops, resource_variable_ops
 from sparse_operation_kit.graphs import graph_ops
-from sparse_operation_kit.lookup import branches, recomputed, sharded
+from sparse_operation_kit.lookup import branches, sharded
 from sparse_operation_kit.lookup.gradient_graph import (
     Gradients,
     gradient_of,
@@ -165,7 +165,7 @@ Lookup = Union[DenseLookup, SparseLookup, RaggedLookup]
 # AutoGraph would convert all that is called from here, in Keras layers and in a `tf.function`, which takes
 # longer than to build the ops. Nothing here branches on a tensor.
 @tf.autograph.experimental.do_not_convert
-@recomputed.rows_from_outside
+@branches.rows_from_outside
 def lookup_group(
     lookups: Sequence[Lookup],
     training: bool | tf.Tensor = True,

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.graphs import graph_keys, graph_ops
-from sparse_operation_kit.optimizers import dense_updates, keras_routing, v1_routing
+from sparse_operation_kit.optimizers import dense_updates, routing
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.ranks.communicator import communicator
@@ -114,9 +114,9 @@ def _refuse(optimizer: Any, tables: Sequence[tf.Variable]):
     yield
 
 
-replacements.implements("tf.compat.v1.train.Optimizer.apply_gradients")(_with_tables(v1_routing.routed))
+replacements.implements("tf.compat.v1.train.Optimizer.apply_gradients")(_with_tables(routing.v1_routed))
 replacements.implements("tf.keras.optimizers.legacy.Optimizer.apply_gradients")(
-    _with_tables(keras_routing.routed)
+    _with_tables(routing.keras_routed)
 )
 replacements.implements("tf.keras.optimizers.Optimizer.apply_gradients")(_with_tables(_refuse))
 

@@ -15,7 +15,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies, table_parts
 from sparse_operation_kit.tables.table_device import check_trained_on_servers, on_host_of
 
-# Above these bits of a row number in a gradient is the number of the table's part: cc/table/row_reference.h.
+# Above these bits of a row number in a gradient is the number of the table's part: cc/table/record_layout.h.
 _REFERENCE_BITS = 53
 _OWNER_ATTRIBUTE = "_sok_optimizer_and_rule"
 

@@ -19,8 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint import reader
-from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.errors import CheckpointError, printable
 from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save

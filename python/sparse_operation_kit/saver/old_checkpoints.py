@@ -24,9 +24,7 @@ from typing import Tuple
 import tensorflow as tf
 
 from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
-from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError
-from sparse_operation_kit.checkpoint.paths import path_problem
-from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError, path_problem, printable
 from sparse_operation_kit.saver import retention
 
 # The kinds of Savers.

@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Set, Tuple
 
 from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
-from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError
-from sparse_operation_kit.checkpoint.paths import path_problem
-from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.errors import CheckpointError, UnansweredError, path_problem, printable
 
 INDEX, RETIRED_INDEX = ".index", ".sok-index"
 # See `own_files.place`.

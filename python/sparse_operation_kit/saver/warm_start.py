@@ -9,8 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.checkpoint.paths import path_problem
-from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.errors import path_problem, printable
 from sparse_operation_kit.checkpoint.reader import open_saved
 from sparse_operation_kit.compat.internals import variable_scope
 from sparse_operation_kit.newer_python import removeprefix

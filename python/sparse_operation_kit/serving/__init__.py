@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.checkpoint import exporting
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.serving import stock_models, table_models, table_models_sok
+from sparse_operation_kit.serving import stock_models, table_models
 from sparse_operation_kit.serving.estimators import Exporter, export_saved_model
 from sparse_operation_kit.serving.follower import Follower
 from sparse_operation_kit.serving.session_exports import export, freeze
@@ -44,5 +44,5 @@ exporting.FORMATS["saved_model"] = exporting.Format(
     _as_checkpoint_errors(stock_models.rewrite),
 )
 exporting.FORMATS["saved_model_sok"] = exporting.Format(
-    _as_checkpoint_errors(table_models_sok.write_saved_model_sok)
+    _as_checkpoint_errors(table_models.write_saved_model_sok)
 )

@@ -24,9 +24,9 @@ from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.exporting import into_new_folder
 from sparse_operation_kit.lookup.group import reading_only
 from sparse_operation_kit.ranks.communicator import alone, communicator
+from sparse_operation_kit.serving.session_exports import Together
 from sparse_operation_kit.serving.stock_models import rewrite
 from sparse_operation_kit.serving.stock_tables import Absent, StockOptions, session_on_host
-from sparse_operation_kit.serving.together import Together
 from sparse_operation_kit.tables.table_device import servers_of_config
 
 # The options of the exports that are being made; None: with this library's ops.
