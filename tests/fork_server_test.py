@@ -19,6 +19,7 @@ import tensorflow as tf
 import count_tests
 import expected_skips
 import fork_server
+import forked
 
 # A client, with a copy of the module, so that its server is not shared with other runs of the tests.
 ASKER = """
@@ -64,6 +65,13 @@ def beside_a_server(folder: pathlib.Path, *args: str, **options) -> subprocess.P
         text=True,
         **options,
     )
+
+
+def test_a_forked_program_takes_long_arguments():
+    """Together they are longer than a message of a socket."""
+    code = "import sys; print([len(argument) for argument in sys.argv[1:]])"
+    result = forked.run_code(code, *(letter * 100_000 for letter in "xyz"))
+    assert result.stdout.strip() == str([100_000] * 3), result.stderr
 
 
 def test_without_a_server_no_process_is_forked(folder):

@@ -20,6 +20,7 @@ import runpy
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_MAX_REQUEST_BYTES = 1 << 17
+# Of a message of the server: a process id and its status.
+_MAX_MESSAGE_BYTES = 1 << 10
 
 _server: socket.socket | None = None
 _running: dict[int, Process] = {}
@@ -90,10 +92,14 @@ def start(
     if _server is None:
         return _started_interpreter([os.fspath(program), *args], output, errors, env)
     request = [os.fspath(program), *args], os.fspath(output), os.fspath(errors), env, os.getcwd()
-    _server.send(pickle.dumps(request))
-    pid = _take_end()
-    while pid is None:
+    # In a file, because a message of a socket has a limited size.
+    with tempfile.TemporaryFile() as file:
+        pickle.dump(request, file)
+        file.flush()
+        _server.sendmsg([b"r"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", file.fileno()))])
         pid = _take_end()
+        while pid is None:
+            pid = _take_end()
     return Process(pid)
 
 
@@ -152,7 +158,7 @@ def start_server() -> Callable[[], Any] | None:
 
 def _take_end() -> int | None:
     """Reads a message of the server: returns the id of a started process, or records the end of one."""
-    message = _server.recv(_MAX_REQUEST_BYTES)
+    message = _server.recv(_MAX_MESSAGE_BYTES)
     assert message, "the server of forked processes has ended"
     pid, status = pickle.loads(message)
     if status is None:
@@ -173,16 +179,20 @@ def _serve(requests: socket.socket) -> tuple:
             os.read(ends, 4096)
             _report_ends(requests)
         if requests in ready:
-            request = requests.recv(_MAX_REQUEST_BYTES)
-            if not request:
+            message, rights, _, _ = requests.recvmsg(1, socket.CMSG_SPACE(4))
+            if not message:
                 os._exit(0)
+            (file,) = struct.unpack("i", rights[0][2])
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.close(ends)
                 os.close(ended)
-                return pickle.loads(request)
+                with open(file, "rb") as request:
+                    request.seek(0)
+                    return pickle.load(request)
+            os.close(file)
             requests.send(pickle.dumps((pid, None)))
 
 
