@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cc/base/mutex.h"
-#include "cc/base/thread_annotations.h"
 
 namespace sok {
 

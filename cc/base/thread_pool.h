@@ -9,7 +9,6 @@
 #include "cc/base/executor.h"
 #include "cc/base/mutex.h"
 #include "cc/base/shared_loop.h"
-#include "cc/base/thread_annotations.h"
 
 namespace sok {
 

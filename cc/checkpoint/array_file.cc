@@ -6,8 +6,8 @@
 
 #include "cc/base/crc32c.h"
 #include "cc/base/prefetch.h"
+#include "cc/checkpoint/array_type.h"
 #include "cc/checkpoint/column_pieces.h"
-#include "cc/checkpoint/stored_numbers.h"
 #include "cc/table/record_layout.h"
 
 namespace sok {

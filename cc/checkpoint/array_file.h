@@ -142,7 +142,7 @@ struct PlacedArray {
   std::optional<int64_t> first = {};
   int64_t increase = 1;
   // How arrays of other systems and those in 16 bits differ: one checksum of all bytes or none instead of one
-  // for each block; the type of the numbers in the file, if it is another one (see stored_numbers.h), and how
+  // for each block; the type of the numbers in the file, if it is another one (see array_type.h), and how
   // many there are for each one of the array.
   std::optional<uint32_t> whole_crc32c = {};
   std::string stored_as = {};

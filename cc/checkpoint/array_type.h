@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cc/base/float_types.h"
+#include "cc/base/status.h"
 
 namespace sok {
 
@@ -29,6 +30,19 @@ int ItemBytes(std::string_view dtype);
 int64_t DataBytes(const ArrayType& type);
 // "float32 [3, 16]", for messages.
 std::string Describe(const ArrayType& type);
+
+// Numbers in files that are of another type than in memory: floats in 16 bits, and those of other systems.
+
+// Whether numbers of the type `stored` can be read as `dtype`: integers of four bytes as int64; floats of two
+// and eight bytes, and int64, as float32.
+bool IsReadAs(std::string_view stored, std::string_view dtype);
+
+// Writes `count` numbers as `dtype` to `to`: the first one of each `columns` at `from`. Floats of eight bytes
+// are rounded to the nearest float. InvalidArgument, which names `path` and the number, for a finite one that
+// is beyond the range of float32, and an integer that is no float. Both pointers are aligned as their
+// numbers.
+Status ConvertNumbers(const std::string& path, std::string_view stored, const char* from, int64_t columns,
+                      int64_t count, std::string_view dtype, char* to);
 
 }  // namespace sok
 

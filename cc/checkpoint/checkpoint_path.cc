@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "cc/base/file_error.h"
+#include "cc/base/printable.h"
 #include "cc/checkpoint/saved_checkpoint.h"
 #include "cc/checkpoint/tensor_index.h"
 

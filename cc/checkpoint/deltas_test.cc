@@ -9,7 +9,7 @@
 
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/testing/memory_saves.h"
-#include "cc/checkpoint/testing/table_files.h"
+#include "cc/checkpoint/testing/rewritten_checkpoint.h"
 #include "cc/optimizers/testing/rule_cases.h"
 
 namespace sok {

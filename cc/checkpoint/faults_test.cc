@@ -5,10 +5,9 @@
 #include <map>
 
 #include "cc/base/testing/test_ids.h"
-#include "cc/checkpoint/testing/failing_files.h"
 #include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/rewritten_checkpoint.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
-#include "cc/checkpoint/testing/table_files.h"
 
 namespace sok {
 namespace {

@@ -1,5 +1,3 @@
-#include "cc/checkpoint/foreign_slots.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "cc/checkpoint/foreign_tables.h"
 #include "cc/optimizers/rule_info.h"
 
 namespace sok {

@@ -8,9 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "cc/checkpoint/foreign_slots.h"
-#include "cc/checkpoint/sok2_folder.h"
-#include "cc/checkpoint/stored_numbers.h"
+#include "cc/checkpoint/array_type.h"
 
 namespace sok {
 namespace {

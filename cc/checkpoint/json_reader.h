@@ -40,9 +40,6 @@ class JsonReader {
   // A whole number in [min, max].
   int64_t Int(const Json& object, const char* name, int64_t min,
               int64_t max = std::numeric_limits<int64_t>::max());
-  uint32_t Uint32(const Json& object, const char* name) {
-    return static_cast<uint32_t>(Int(object, name, 0, std::numeric_limits<uint32_t>::max()));
-  }
   // Numbers that JSON cannot express are strings: "inf", "-inf", "nan".
   double Double(const Json& object, const char* name) { return AsDouble(Member(object, name), name); }
   float Float(const Json& object, const char* name) { return AsFloat(Member(object, name), name); }

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "cc/base/file_error.h"
+#include "cc/base/printable.h"
 
 namespace sok {
 namespace {

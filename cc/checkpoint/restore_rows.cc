@@ -7,7 +7,7 @@
 
 #include "cc/base/object_pool.h"
 #include "cc/checkpoint/column_pieces.h"
-#include "cc/checkpoint/foreign_slots.h"
+#include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/row_columns.h"
 #include "cc/table/bloom_filter.h"
 

@@ -11,7 +11,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/checkpoint/array_file.h"
-#include "cc/checkpoint/foreign_slots.h"
+#include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/shard_keys.h"
 

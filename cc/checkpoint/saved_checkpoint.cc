@@ -4,18 +4,17 @@
 #include <utility>
 
 #include "cc/base/crc32c.h"
-#include "cc/base/file_error.h"
+#include "cc/base/printable.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/json_reader.h"
-#include "cc/checkpoint/sok2_folder.h"
 
 namespace sok {
 namespace {
 
 constexpr char kFormatOfFacts[] = "sparse-operation-kit checkpoint";
 constexpr int kVersionOfFacts = 1;
-constexpr int kMaxParts = 99999;
+constexpr int kMostParts = 99999;
 // No string that tells of a table is shorter. Others are not read to find tables.
 constexpr int64_t kShortestTable = 64;
 
@@ -148,7 +147,7 @@ StatusOr<CheckpointFacts> SavedCheckpoint::ReadFacts() {
   }
   CheckpointFacts facts;
   facts.id = reader.String(json, "id");
-  facts.parts = static_cast<int>(reader.Int(json, "parts", 1, kMaxParts));
+  facts.parts = static_cast<int>(reader.Int(json, "parts", 1, kMostParts));
   for (const nlohmann::json& chain : reader.Array(json, "chains")) {
     if (!chain.is_string()) reader.Fail("has \"chains\" that are not strings");
     if (!reader.ok()) return reader.status();

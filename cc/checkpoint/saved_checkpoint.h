@@ -11,7 +11,6 @@
 
 #include "cc/base/mutex.h"
 #include "cc/base/status.h"
-#include "cc/base/thread_annotations.h"
 #include "cc/checkpoint/array_file.h"
 #include "cc/checkpoint/files.h"
 #include "cc/checkpoint/manifest.h"
@@ -39,7 +38,7 @@ bool IsOfTables(const std::string& entry, const std::vector<std::string>& tables
 std::string RetiredIndexPath(const std::string& prefix);
 
 // One checkpoint of TensorFlow, with or without tables, of which the index has been read. Or a folder of SOK
-// 2.x: see sok2_folder.h. Thread-safe.
+// 2.x: see foreign_tables.h. Thread-safe.
 class SavedCheckpoint {
  public:
   // The checkpoint with this prefix, or if `retired` the one that it was before TensorFlow removed or

@@ -1,5 +1,3 @@
-#include "cc/checkpoint/shard_writer.h"
-
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "cc/checkpoint/column_pieces.h"
+#include "cc/checkpoint/written_tables.h"
 #include "cc/cpu/optimizers/optimizer.h"
 #include "cc/table/bloom_filter.h"
 

@@ -1,10 +1,9 @@
-#include "cc/checkpoint/sok2_folder.h"
-
 #include <algorithm>
 #include <cctype>
 #include <utility>
 
 #include "cc/checkpoint/array_type.h"
+#include "cc/checkpoint/foreign_tables.h"
 
 namespace sok {
 namespace {

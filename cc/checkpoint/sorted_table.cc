@@ -1,10 +1,9 @@
-#include "cc/checkpoint/sorted_table.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "cc/base/crc32c.h"
+#include "cc/checkpoint/tensor_index.h"
 #include "cc/checkpoint/wire.h"
 
 namespace sok {

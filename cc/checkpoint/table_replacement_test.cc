@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cc/base/testing/test_ids.h"
-#include "cc/checkpoint/testing/failing_files.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 

@@ -7,12 +7,11 @@
 
 #include "cc/base/status.h"
 #include "cc/checkpoint/chain.h"
-#include "cc/checkpoint/foreign_slots.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/restore_rows.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/cpu/optimizers/optimizer.h"
-#include "cc/optimizers/optimizer_state.h"
+#include "cc/optimizers/rule_info.h"
 #include "cc/table/table_errors.h"
 
 namespace sok {

@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "cc/base/crc32c.h"
-#include "cc/checkpoint/sorted_table.h"
 #include "cc/checkpoint/wire.h"
 
 namespace sok {

@@ -76,6 +76,15 @@ bool ParseStringTensor(std::string_view bytes, uint32_t crc32c, std::string* tex
 // The checksum of its place, which is computed in another way than that of numbers.
 uint32_t StringTensorCrc32c(std::string_view text);
 
+// The file of strings by key that TensorFlow's checkpoints have as their index. It is LevelDB's table file:
+// blocks of entries in the order of their keys, an index of the blocks, and a footer.
+std::string EncodeSortedTable(const std::map<std::string, std::string>& entries);
+
+// Reads such a file. DataLoss, which names `path`, if it is not one, a checksum does not match, keys do not
+// increase, or a block is compressed, which TensorFlow's writers have not done since 2017.
+StatusOr<std::map<std::string, std::string>> ParseSortedTable(std::string_view bytes,
+                                                              const std::string& path);
+
 }  // namespace sok
 
 #endif  // SOK_CC_CHECKPOINT_TENSOR_INDEX_H_

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cc/base/crc32c.h"
-#include "cc/checkpoint/sorted_table.h"
 #include "cc/checkpoint/wire.h"
 
 namespace sok {

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "cc/checkpoint/shard_writer.h"
 #include "cc/cpu/table/bloom_counters.h"
 
 namespace sok {

@@ -3,6 +3,7 @@
 #define SOK_CC_CHECKPOINT_WRITTEN_TABLES_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,15 @@
 #include "cc/engine/held_table.h"
 
 namespace sok {
+
+// The state of a table's optimizer for a manifest; none before its first step. With `history` includes the
+// steps that rows may have missed.
+StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool history);
+
+// Writes the arrays of the shard of table->options().rank, as the table `name`: all rows, which must be up to
+// date, or for a delta the changed rows.
+StatusOr<SavedShard> WriteShard(Executor& executor, PartWriter* part, const std::string& name,
+                                HeldTable* table, bool delta, bool apart);
 
 // Writes the shard of a table's rank, and on rank 0 the table's own entry, under `name`: a delta if it has a
 // chain to build on, otherwise all rows, which must be up to date. `apart`: see SaveRequest.

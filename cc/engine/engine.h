@@ -9,10 +9,8 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/engine/engine_context.h"
 #include "cc/engine/engine_table.h"
 #include "cc/lookup/lookup_input.h"
-#include "cc/messages/gradient_format.h"
 #include "cc/messages/message.h"
 
 namespace sok {

@@ -11,7 +11,7 @@
 #include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/optimizers/optimizer_state.h"
+#include "cc/optimizers/rule_info.h"
 #include "cc/table/bloom_filter.h"
 #include "cc/table/row_changes.h"
 #include "cc/table/table_options.h"

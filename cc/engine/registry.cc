@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cc/base/mutex.h"
-#include "cc/base/thread_annotations.h"
 
 namespace sok {
 namespace {

@@ -1,11 +1,11 @@
-#include "cc/messages/gradient_format.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include "cc/messages/message.h"
 
 namespace sok {
 namespace {

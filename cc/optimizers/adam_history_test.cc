@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cc/base/hash.h"
-#include "cc/optimizers/optimizer_state.h"
+#include "cc/optimizers/rule_info.h"
 
 namespace sok {
 namespace {

@@ -11,10 +11,8 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/lookup/lookup_errors.h"
 #include "cc/lookup/lookup_input.h"
 #include "cuda/bags/bags_kernels.h"
-#include "cuda/bags/bags_report.h"
 #include "cuda/base/transfers.h"
 #include "cuda/scan/stable_sort.h"
 
@@ -86,7 +84,7 @@ Status StatusOfBagError(cudaStream_t stream, RoundTrip* round_trip, uint64_t wor
 
 // The errors of the inputs of lookups, as text.
 
-// The status of a BagErrorWord: OK for kNone, else the error of cc/lookup/lookup_errors.h. Fetches the
+// The status of a BagErrorWord: OK for kNone, else the error of cc/lookup/lookup_input.h. Fetches the
 // wrong values, one or two, from the inputs, which are on the device, and waits for each.
 Status StatusOfBagError(cudaStream_t stream, RoundTrip* round_trip, uint64_t word,
                         Span<const std::string> tables, Span<const LookupSpec> specs,

@@ -11,7 +11,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/lookup/lookup_input.h"
-#include "cuda/bags/bags_report.h"
+#include "cuda/bags/bags_kernels.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/transfers.h"
 
@@ -27,7 +27,7 @@ struct BagsInput {
   Span<const uint8_t> sort;
 };
 
-// One lookup, as in cc/cpu/group/lookup_plan.h. Its arrays are those of the group, indexed by the group's
+// One lookup, as in cc/cpu/group/lookup_passes.h. Its arrays are those of the group, indexed by the group's
 // occurrences.
 struct BagsOfLookup {
   int table = 0;

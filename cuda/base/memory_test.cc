@@ -12,7 +12,6 @@
 #include "cuda/base/allocators.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/parts.h"
-#include "cuda/base/pinned.h"
 #include "cuda/base/testing/device_array.h"
 #include "cuda/base/transfers.h"
 

@@ -12,9 +12,9 @@
 #include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cuda/base/allocators.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/event.h"
-#include "cuda/base/pinned.h"
 
 namespace sok {
 

@@ -5,10 +5,9 @@
 
 #include "cc/base/status.h"
 #include "cc/table/table_errors.h"
-#include "cuda/engine/gpu_host_stage.h"
+#include "cuda/engine/engine_memory.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/group/gpu_scratch.h"
 #include "cuda/group/group_lookup.h"
 #include "cuda/group/group_merge.h"
 #include "cuda/group/group_training.h"

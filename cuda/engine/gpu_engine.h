@@ -9,7 +9,7 @@
 #include "cc/base/mutex.h"
 #include "cc/engine/engine.h"
 #include "cuda/base/allocators.h"
-#include "cuda/engine/kept_memory.h"
+#include "cuda/engine/engine_memory.h"
 
 namespace sok {
 

@@ -4,9 +4,7 @@
 #include "cuda/engine/gpu_engine.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/group/gpu_scratch.h"
-#include "cuda/sharded/gradient_words.h"
-#include "cuda/sharded/route_lookups.h"
+#include "cuda/sharded/message_kernels.h"
 #include "cuda/sharded/serve_rows.h"
 #include "cuda/sharded/sharded_group.h"
 

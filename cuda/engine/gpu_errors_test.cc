@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cc/initializers/initializer.h"
+#include "cuda/base/testing/device_array.h"
 #include "cuda/base/testing/limited_allocator.h"
 #include "cuda/engine/testing/twin_groups.h"
 #include "cuda/store/row_pieces.h"

@@ -12,8 +12,8 @@
 #include "cc/engine/contract/sharded_tables.h"
 #include "cc/messages/message.h"
 #include "cuda/base/transfers.h"
-#include "cuda/engine/testing/cpu_twin.h"
 #include "cuda/engine/testing/gpu_case.h"
+#include "cuda/engine/testing/twin_groups.h"
 
 namespace sok {
 namespace {

@@ -12,7 +12,6 @@
 #include "cuda/dedup/dedup.h"
 #include "cuda/group/gpu_call.h"
 #include "cuda/group/group_training.h"
-#include "cuda/group/tables_at_work.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/device_table.h"
 

@@ -9,7 +9,7 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/engine.h"
-#include "cc/engine/engine_context.h"
+#include "cc/engine/engine_table.h"
 #include "cc/engine/held_table.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/group/group_training.h"

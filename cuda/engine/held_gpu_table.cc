@@ -3,13 +3,12 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/optimizers/optimizer_state.h"
+#include "cc/optimizers/rule_info.h"
 #include "cc/table/table_errors.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/engine/rows_in_pieces.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/group/tables_at_work.h"
 #include "cuda/table/select_rows.h"
 
 namespace sok {

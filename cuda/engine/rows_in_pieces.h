@@ -9,8 +9,8 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/held_table.h"
+#include "cuda/base/allocators.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/base/pinned.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {

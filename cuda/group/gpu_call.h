@@ -4,12 +4,21 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "cc/base/mutex.h"
+#include "cc/base/object_pool.h"
+#include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/engine/engine_context.h"
+#include "cc/engine/engine.h"
+#include "cc/engine/engine_table.h"
 #include "cuda/base/device_buffer.h"
+#include "cuda/base/transfers.h"
+#include "cuda/table/device_table.h"
 
 namespace sok {
 
@@ -90,6 +99,64 @@ class GpuCall {
  private:
   cudaStream_t stream_;
   CallMemory memory_;
+};
+
+// What calls reuse from step to step. One call at a time, except for `transfers`.
+class GpuScratch final : public EngineScratch {
+ public:
+  using EngineScratch::EngineScratch;
+  std::atomic<int64_t> block_bytes{0};  // of a call's memory
+  StagedUpload upload;
+  RoundTrip round_trip;
+  // Numbers of ids, as LookupWords lists them.
+  ReusableArray<int32_t> absent;
+  ReusableArray<int32_t> admitted;
+  ReusableArray<int32_t> gone;
+  ReusableArray<int32_t> fresh;
+  // What admission has decided, for each id.
+  ReusableArray<int64_t> totals;
+  ReusableArray<int64_t> places;
+  ReusableArray<int32_t> outcomes;
+  // The reordered plan, for each id.
+  ReusableArray<int64_t> reordered_keys;
+  ReusableArray<int64_t> reordered_rows;
+  ReusableArray<int32_t> moved;
+  // For lookups over ranks, whose states last one step: which lookups of the last step were not in order, and
+  // what the asking rank's later calls need.
+  std::vector<uint8_t> routed_sort;
+  std::shared_ptr<ObjectPool<HostTransfers>> transfers = std::make_shared<ObjectPool<HostTransfers>>();
+};
+
+// Several tables for one call: holds their mutexes, each once, locked in order of address, so that holders of
+// overlapping sets cannot deadlock; and orders the stream's work on them after that of earlier calls.
+class TablesAtWork {
+ public:
+  // The analysis cannot follow a set of mutexes whose size is known only at run time.
+  TablesAtWork(cudaStream_t stream, Span<DeviceTable* const> tables) SOK_NO_THREAD_SAFETY_ANALYSIS
+      : stream_(stream),
+        tables_(tables.begin(), tables.end()) {
+    std::sort(tables_.begin(), tables_.end());
+    tables_.erase(std::unique(tables_.begin(), tables_.end()), tables_.end());
+    for (DeviceTable* table : tables_) table->mutex().lock();
+  }
+  TablesAtWork(const TablesAtWork&) = delete;
+  TablesAtWork& operator=(const TablesAtWork&) = delete;
+  ~TablesAtWork() SOK_NO_THREAD_SAFETY_ANALYSIS {
+    for (DeviceTable* table : tables_) {
+      table->Leave(stream_);
+      table->mutex().unlock();
+    }
+  }
+
+  // Call it before any work.
+  Status Enter() {
+    for (DeviceTable* table : tables_) SOK_RETURN_IF_ERROR(table->Enter(stream_));
+    return OkStatus();
+  }
+
+ private:
+  cudaStream_t stream_;
+  std::vector<DeviceTable*> tables_;
 };
 
 }  // namespace sok

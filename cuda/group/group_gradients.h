@@ -12,7 +12,7 @@
 #include "cc/lookup/lookup_input.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/group/group_merge.h"
-#include "cuda/pooling/occurrence_gradients.h"
+#include "cuda/pooling/lookup_gradients.h"
 #include "cuda/training/gradient_sums.h"
 
 namespace sok {

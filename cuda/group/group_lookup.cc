@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "cuda/group/gpu_call.h"
 #include "cuda/group/group_merge.h"
 #include "cuda/group/merged_rows.h"
-#include "cuda/group/tables_at_work.h"
 #include "cuda/pooling/pool.h"
 
 namespace sok {

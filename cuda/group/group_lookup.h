@@ -9,7 +9,6 @@
 #include "cc/engine/engine.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/group/gpu_scratch.h"
 #include "cuda/group/group_merge.h"
 #include "cuda/group/merged_rows.h"
 #include "cuda/table/device_table.h"

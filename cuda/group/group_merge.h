@@ -15,7 +15,6 @@
 #include "cuda/bags/group_bags.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/group/gpu_scratch.h"
 #include "cuda/pooling/lookup_view.h"
 #include "cuda/table/device_table.h"
 #include "cuda/table/key_directory.h"

@@ -9,7 +9,6 @@
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/group/gpu_scratch.h"
 #include "cuda/group/group_merge.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/commit_admission.h"

@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "cc/base/status.h"
+#include "cuda/base/allocators.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/event.h"
-#include "cuda/base/pinned.h"
 #include "cuda/index/key_index_view.h"
 
 namespace sok {

@@ -15,6 +15,7 @@
 #include "cc/base/testing/test_ids.h"
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
+#include "cuda/base/testing/limited_allocator.h"
 
 namespace sok {
 namespace {

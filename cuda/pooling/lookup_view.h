@@ -15,7 +15,7 @@ namespace sok {
 struct OccurrenceRows {
   // [occurrences of the group]; null if each occurrence is a distinct id, with its number.
   const int32_t* inverse = nullptr;
-  // For each distinct id its row number or a reference to its row (cc/table/row_reference.h); negative if it
+  // For each distinct id its row number or a reference to its row (cc/table/record_layout.h); negative if it
   // has no row.
   const int64_t* rows = nullptr;
   RowStoreView table;

@@ -1,8 +1,8 @@
 #include <type_traits>
 
 #include "cc/lookup/divisor.h"
-#include "cuda/base/dynamic_shared.h"
 #include "cuda/base/floats.h"
+#include "cuda/base/launch.h"
 #include "cuda/base/part_launch.h"
 #include "cuda/pooling/pool.h"
 #include "cuda/pooling/read_row.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "cc/cpu/pooling/testing/pool_reference.h"
+#include "cc/cpu/pooling/testing/random_lookup.h"
 #include "cuda/pooling/testing/device_lookup.h"
 
 namespace sok {

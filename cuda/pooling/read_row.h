@@ -6,7 +6,7 @@
 
 #include "cc/initializers/initializer.h"
 #include "cc/lookup/divisor.h"
-#include "cc/table/row_reference.h"
+#include "cc/table/record_layout.h"
 #include "cuda/base/floats.h"
 #include "cuda/pooling/lookup_view.h"
 #include "cuda/store/record_numbers.h"

@@ -70,12 +70,12 @@ int main(int argc, char** argv) {
   const sok::StatusOr<sok::DeviceInfo> device = sok::CurrentDevice();
   if (device.ok()) {
     std::printf("%s\n", device.value().ToString().c_str());
-    sok::SetFreeBytesOfTests(device.value().free_bytes);
+    sok::free_bytes_of_tests = device.value().free_bytes;
   } else {
     std::printf("%s\n", device.status().message().c_str());
     if (flags.need_device) return 1;
     testing::UnitTest::GetInstance()->listeners().Append(new SkipTestsOfOthers);
   }
-  sok::SetSizeOfTests(flags.size);
+  sok::size_of_tests = flags.size;
   return Report(RUN_ALL_TESTS());
 }

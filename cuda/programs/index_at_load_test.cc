@@ -30,7 +30,7 @@ class IndexAtLoadTest : public testing::TestWithParam<double> {
   void SetUp() override {
     if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
     n_ = BySize<int64_t>(2000, 3'000'000, int64_t{1} << 27);
-    n_ = std::min(n_, FreeBytesOfTests() / kBytesOfKey);
+    n_ = std::min(n_, free_bytes_of_tests / kBytesOfKey);
   }
 
   // Keys [first, first + n) of a set on the device.

@@ -30,7 +30,7 @@ int64_t KeyOf(int64_t i) { return static_cast<int64_t>(Mix64(static_cast<uint64_
 // floats if they fit into `share` of the memory.
 int64_t RowsFor(int64_t floats_of_row, double share) {
   const auto fitting =
-      static_cast<int64_t>(share * static_cast<double>(FreeBytesOfTests())) / (4 * floats_of_row + 64);
+      static_cast<int64_t>(share * static_cast<double>(free_bytes_of_tests)) / (4 * floats_of_row + 64);
   const int64_t beyond =
       BySize<int64_t>(200, kFloats / 4 / floats_of_row + 1000, kFloats / floats_of_row + 1000);
   return std::min(beyond, fitting);
@@ -92,7 +92,6 @@ class LargeTable {
                                  dim_ * static_cast<int64_t>(sizeof(float)));
     return row;
   }
-  void FreeOutput() { output_.Free(); }
 
   TableDescription Describe() const { return table_->Describe(); }
 

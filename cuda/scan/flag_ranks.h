@@ -11,9 +11,20 @@
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
-#include "cuda/scan/warp_scan.h"
 
 namespace sok {
+
+// Prefix sums over the lanes of a warp. For kernels: only .cu files include this header.
+
+// The sum of `value` over this lane and those before it. All 32 lanes of the warp must call it.
+__device__ __forceinline__ int32_t InclusiveSumInWarp(int32_t value) {
+  const unsigned lane = threadIdx.x % 32;
+  for (unsigned delta = 1; delta < 32; delta *= 2) {
+    const int32_t other = __shfl_up_sync(kAllLanes, value, delta);
+    if (lane >= delta) value += other;
+  }
+  return value;
+}
 
 // A scan of a small array.
 

@@ -5,7 +5,6 @@
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
 #include "cuda/scan/stable_sort.h"
-#include "cuda/scan/warp_scan.h"
 
 namespace sok {
 namespace {

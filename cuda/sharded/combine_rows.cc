@@ -9,13 +9,13 @@
 #include "cuda/dedup/dedup.h"
 #include "cuda/group/gpu_call.h"
 #include "cuda/group/group_merge.h"
+#include "cuda/pooling/lookup_gradients.h"
 #include "cuda/pooling/lookup_view.h"
 #include "cuda/pooling/pool.h"
-#include "cuda/pooling/weight_gradients.h"
+#include "cuda/sharded/message_kernels.h"
 #include "cuda/sharded/messages.h"
 #include "cuda/sharded/route_ids.h"
 #include "cuda/sharded/sharded_group.h"
-#include "cuda/sharded/summed_bags.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {

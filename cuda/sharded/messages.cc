@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cuda/base/device_buffer.h"
-#include "cuda/sharded/copy_pieces.h"
+#include "cuda/sharded/message_kernels.h"
 
 namespace sok {
 

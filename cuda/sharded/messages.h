@@ -10,7 +10,7 @@
 #include "cc/messages/message.h"
 #include "cuda/base/transfers.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/sharded/copy_pieces.h"
+#include "cuda/sharded/message_kernels.h"
 
 namespace sok {
 

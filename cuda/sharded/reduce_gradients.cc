@@ -1,13 +1,11 @@
 #include <vector>
 
-#include "cc/messages/gradient_format.h"
 #include "cc/messages/message.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/group/group_gradients.h"
-#include "cuda/sharded/gradient_words.h"
+#include "cuda/sharded/message_kernels.h"
 #include "cuda/sharded/messages.h"
 #include "cuda/sharded/sharded_group.h"
-#include "cuda/sharded/summed_bags.h"
 
 namespace sok {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "cc/table/row_reference.h"
+#include "cc/table/record_layout.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"

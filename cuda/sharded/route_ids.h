@@ -42,7 +42,7 @@ Status RouteIds(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup&
 // kReceivedRowBits bits. rows[k] for k in [0, begin[parts]), of which there are at most `max`. At most
 // kMaxReceivingRanks ranks.
 constexpr int kReceivedRowBits = 31;
-constexpr int kMaxReceivingRanks = 512;  // limited by the bits of row references (cc/table/row_reference.h)
+constexpr int kMaxReceivingRanks = 512;  // limited by the bits of row references (cc/table/record_layout.h)
 Status NumberReceivedRows(cudaStream_t stream, const int64_t* begin, int parts, int ranks, int64_t max,
                           int64_t* rows);
 

@@ -1,5 +1,3 @@
-#include "cuda/sharded/route_lookups.h"
-
 #include <algorithm>
 #include <utility>
 

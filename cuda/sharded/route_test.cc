@@ -7,7 +7,7 @@
 
 #include "cc/base/testing/test_ids.h"
 #include "cc/placement/placement.h"
-#include "cc/table/row_reference.h"
+#include "cc/table/record_layout.h"
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
 #include "cuda/sharded/route_ids.h"

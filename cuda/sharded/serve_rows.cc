@@ -4,14 +4,14 @@
 #include <limits>
 
 #include "cc/base/status.h"
-#include "cc/lookup/lookup_errors.h"
+#include "cc/lookup/lookup_input.h"
 #include "cc/messages/message.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/dedup/dedup.h"
+#include "cuda/group/gpu_call.h"
 #include "cuda/group/group_merge.h"
-#include "cuda/group/tables_at_work.h"
 #include "cuda/pooling/pool.h"
-#include "cuda/sharded/copy_pieces.h"
+#include "cuda/sharded/message_kernels.h"
 #include "cuda/sharded/messages.h"
 #include "cuda/sharded/served_ids.h"
 #include "cuda/sharded/sharded_group.h"

@@ -13,7 +13,6 @@
 #include "cc/messages/request.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/group/gpu_call.h"
-#include "cuda/group/gpu_scratch.h"
 #include "cuda/group/merged_rows.h"
 #include "cuda/pooling/pool.h"
 #include "cuda/sharded/messages.h"

@@ -3,7 +3,7 @@
 
 #include "cc/messages/message.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/sharded/gradient_words.h"
+#include "cuda/sharded/message_kernels.h"
 #include "cuda/sharded/messages.h"
 #include "cuda/sharded/sharded_group.h"
 

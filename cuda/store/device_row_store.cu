@@ -3,10 +3,9 @@
 #include "cuda/base/launch.h"
 #include "cuda/base/part_launch.h"
 #include "cuda/store/device_row_store.h"
-#include "cuda/store/lanes.h"
 #include "cuda/store/record_numbers.h"
+#include "cuda/store/row_kernels.h"
 #include "cuda/store/row_store_view.h"
-#include "cuda/store/start_row.h"
 
 namespace sok {
 namespace {

@@ -10,7 +10,7 @@
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
 #include "cuda/store/device_row_store.h"
-#include "cuda/store/row_column.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/store/row_pieces.h"
 
 namespace sok {

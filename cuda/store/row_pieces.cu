@@ -1,8 +1,8 @@
 #include "cuda/base/floats.h"
 #include "cuda/base/launch.h"
 #include "cuda/base/part_launch.h"
-#include "cuda/store/lanes.h"
 #include "cuda/store/record_numbers.h"
+#include "cuda/store/row_kernels.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/store/row_store_view.h"
 

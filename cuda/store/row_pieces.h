@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
-#include "cuda/store/row_column.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {

@@ -9,7 +9,7 @@
 
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/table/growing_array.h"
+#include "cuda/table/key_directory.h"
 
 namespace sok {
 

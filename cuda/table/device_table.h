@@ -21,7 +21,7 @@
 #include "cuda/base/transfers.h"
 #include "cuda/index/key_index_view.h"
 #include "cuda/store/device_row_store.h"
-#include "cuda/store/row_column.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/device_bloom.h"

@@ -9,7 +9,7 @@
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/transfers.h"
-#include "cuda/store/row_column.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/table/device_row_changes.h"
 #include "cuda/table/directory_rows.h"
 #include "cuda/table/key_directory.h"

@@ -65,7 +65,7 @@ Status SortDistinctRows(cudaStream_t stream, DeviceAllocator* scratch, const int
 // not change `rows`.
 Status EraseRows(cudaStream_t stream, const KeyDirectory& directory, int64_t* rows, int64_t n, int64_t* keys);
 
-// References of a lookup to its rows, for its backward pass: cc/table/row_reference.h.
+// References of a lookup to its rows, for its backward pass: cc/table/record_layout.h.
 
 // Turns the rows of a group's ids into references; kAbsentRow stays. `states`, on the device, has the states
 // of each table's rows; null for a table whose references are row numbers.

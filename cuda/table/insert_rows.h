@@ -8,12 +8,44 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/initializers/initializer.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/transfers.h"
+#include "cuda/index/key_index.h"
+#include "cuda/store/row_store_view.h"
 #include "cuda/table/device_table.h"
+#include "cuda/table/directory_rows.h"
 #include "cuda/table/key_directory.h"
 
 namespace sok {
+
+// New rows for ids of a group's tables, in one kernel.
+
+// A table that gets new rows.
+struct RowMaker {
+  RowSource source;
+  RowStoreView store;
+  Initializer initializer;
+  uint64_t seed = 0;  // of the records' format
+};
+
+// The ids that get rows. All arrays are on the device.
+struct RowsToMake {
+  int tables = 0;
+  const RowMaker* makers = nullptr;  // [tables]
+  const int64_t* keys = nullptr;     // of the group's ids
+  SomeIds some;                      // these ids: distinct in a table and absent
+  int64_t count = 0;                 // some.begin[tables]
+  int64_t max_width = 0;             // of the stores
+  int64_t* made = nullptr;           // [count]
+  int64_t* rows = nullptr;           // of the group's ids
+};
+
+// Assigns rows to the ids in order, as GiveRows does, inserts their keys into the indexes, gives the records
+// their initial contents, and writes made[k] and rows[some.which[k]]. Every directory and store must have
+// reserved room; the caller counts the rows of each table (KeyDirectory::CountGiven). Internal if the kernel
+// cannot be launched.
+Status MakeRows(cudaStream_t stream, const RowsToMake& work);
 
 // Rows that a full table gives up for new ones.
 struct EvictedRows {

@@ -6,7 +6,6 @@
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
 #include "cuda/scan/item_sorter.h"
-#include "cuda/scan/warp_scan.h"
 #include "cuda/table/least_used.h"
 
 namespace sok {

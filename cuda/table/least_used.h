@@ -8,7 +8,7 @@
 
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/store/row_column.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {

@@ -3,8 +3,8 @@
 
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/store/record_numbers.h"
-#include "cuda/store/row_column.h"
 #include "cuda/table/select_rows.h"
 
 namespace sok {

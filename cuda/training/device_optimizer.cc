@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "cc/optimizers/optimizer_state.h"
+#include "cc/optimizers/rule_info.h"
 #include "cc/optimizers/rules.h"
 #include "cuda/training/device_adam_history.h"
 

@@ -11,11 +11,10 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/optimizers/optimizer_state.h"
 #include "cc/optimizers/rule_info.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/transfers.h"
-#include "cuda/store/row_column.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/store/row_store_view.h"
 #include "cuda/training/device_adam_history.h"

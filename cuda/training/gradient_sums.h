@@ -10,7 +10,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/pooling/occurrence_gradients.h"
+#include "cuda/pooling/lookup_gradients.h"
 
 namespace sok {
 

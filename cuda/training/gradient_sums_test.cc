@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cuda/base/allocators.h"
-#include "cuda/pooling/testing/device_rows.h"
+#include "cuda/pooling/testing/device_lookup.h"
 #include "cuda/training/segment_pieces.h"
 #include "cuda/training/testing/device_gradients.h"
 

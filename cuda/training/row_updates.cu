@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "cc/optimizers/rules.h"
-#include "cc/table/row_reference.h"
-#include "cuda/base/dynamic_shared.h"
+#include "cc/table/record_layout.h"
 #include "cuda/base/floats.h"
+#include "cuda/base/launch.h"
 #include "cuda/base/part_launch.h"
 #include "cuda/training/row_step.h"
 #include "cuda/training/row_updates.h"

@@ -12,7 +12,7 @@
 #include "cc/optimizers/decay.h"
 #include "cc/optimizers/rule.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/store/row_column.h"
+#include "cuda/store/device_slabs.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/store/row_store_view.h"
 #include "cuda/training/gradient_sums.h"
@@ -51,7 +51,7 @@ struct PastView {
 // One table's step: its rows, and their gradients.
 struct RowUpdate {
   RowStoreView table;
-  // [count]: numbers of distinct rows, or references to them (cc/table/row_reference.h); negative ones are
+  // [count]: numbers of distinct rows, or references to them (cc/table/record_layout.h); negative ones are
   // skipped.
   const int64_t* rows = nullptr;
   int64_t count = 0;

@@ -37,6 +37,10 @@ void CopyToDevice(tensorflow::OpKernelContext* context, const tensorflow::Tensor
 // Blocks the calling thread until everything that is now in the device's kernel stream has run.
 tensorflow::Status WaitForKernels(tensorflow::DeviceContext* device);
 
+// Whether Horovod's alltoall reads and writes GPU memory, and ends only when the received words are there. It
+// does if Horovod was built with GPU operations. Otherwise exchanges go through host memory.
+bool HorovodTakesDeviceMemory();
+
 }  // namespace sok
 
 #endif  // SOK_SOK_OPS_HOROVOD_DEVICE_MEMORY_H_

@@ -1,8 +1,7 @@
-#include "sok_ops/horovod/device_words.h"
-
 #include <algorithm>
 #include <cstdlib>
 
+#include "sok_ops/horovod/device_memory.h"
 #include "sok_ops/horovod/horovod_queue.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/types.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "sok_ops/horovod/device_memory.h"
-#include "sok_ops/horovod/device_words.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "sok_ops/kernels/tf_versions.h"
 

@@ -42,7 +42,7 @@ class ExchangeStatistics {
 // failure Horovod may still access the exchange's memory, so the exchange owns the memory until Horovod
 // releases the exchange. The kernel's context is never accessed after the op has ended.
 //
-// If Horovod accepts words in device memory (device_words.h), it gets them there once they are ready.
+// If Horovod accepts words in device memory (device_memory.h), it gets them there once they are ready.
 // Otherwise they go through host memory: they are copied there before the exchange starts, and received words
 // are copied to the device after its end. The op does not end while it waits or copies.
 class PendingExchange final : public Alltoall,

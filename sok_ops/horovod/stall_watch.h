@@ -12,7 +12,6 @@
 #include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/base/thread_annotations.h"
 #include "sok_ops/horovod/alltoall.h"
 
 namespace sok {

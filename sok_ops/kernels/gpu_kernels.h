@@ -8,15 +8,25 @@
 #include <initializer_list>
 #include <string>
 
-#include "sok_ops/engines/has_gpu_engine.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
 
+// Whether the op library is linked with the engine of GPUs: see sok_ops/engines.
+bool HasGpuEngine();
+
 // Registers a kernel of `op` for GPUs if HasGpuEngine. The inputs and outputs `in_host_memory` are in host
 // memory, all others in the device's. Returns whether it did.
-bool AddGpuKernel(const char* op, std::initializer_list<const char*> in_host_memory,
-                  tensorflow::OpKernel* (*make)(tensorflow::OpKernelConstruction* construction));
+inline bool AddGpuKernel(const char* op, std::initializer_list<const char*> in_host_memory,
+                         tensorflow::OpKernel* (*make)(tensorflow::OpKernelConstruction* construction)) {
+  if (!HasGpuEngine()) return false;
+  tensorflow::KernelDefBuilder builder(op);
+  builder.Device(tensorflow::DEVICE_GPU);
+  for (const char* argument : in_host_memory) builder.HostMemory(argument);
+  // TensorFlow takes the definition over.
+  tensorflow::kernel_factory::OpKernelRegistrar(builder.Build(), op, make);
+  return true;
+}
 
 // The name of the engine of the kernel's device: the device's type, in lower case.
 inline std::string EngineOfDevice(const tensorflow::OpKernelConstruction& construction) {

@@ -8,7 +8,6 @@
 
 #include "cc/lookup/lookup_input.h"
 #include "sok_ops/kernels/group_attributes.h"
-#include "sok_ops/kernels/packed_batch.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "sok_ops/kernels/tf_versions.h"

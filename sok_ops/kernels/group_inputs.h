@@ -11,6 +11,7 @@
 #include "sok_ops/kernels/group_attributes.h"
 #include "sok_ops/kernels/resources.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
 
 namespace sok {
 
@@ -115,6 +116,13 @@ class TableSteps {
   std::vector<int32_t> trained_;
   std::string optimizer_;
 };
+
+// Copies the batch of a SokPackBatch, in input `index` of a kernel on a GPU, to the device, for later work of
+// the device's stream. Sets `tensors` to views of it: those of the packed lookups, in the order of
+// SokPackBatch's inputs without dense shapes. Returns the error that the batch holds, if any; InvalidArgument
+// if it is not a batch of these lookups.
+tensorflow::Status UnpackBatch(tensorflow::OpKernelContext* context, int index,
+                               const GroupAttributes& attributes, std::vector<tensorflow::Tensor>* tensors);
 
 }  // namespace sok
 

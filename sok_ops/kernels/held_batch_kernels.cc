@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cc/base/mutex.h"
-#include "cc/base/thread_annotations.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/state_variant.h"
 #include "tensorflow/core/framework/op_kernel.h"

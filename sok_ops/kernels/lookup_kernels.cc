@@ -9,7 +9,6 @@
 
 #include "cc/base/object_pool.h"
 #include "cc/base/status.h"
-#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/group_lookup.h"

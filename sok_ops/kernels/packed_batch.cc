@@ -2,8 +2,6 @@
 //
 // TensorFlow copies each tensor by itself: of 26 SparseTensors 52 that are not pinned, with two streams and a
 // thread that asks whether each has arrived. That takes longer than the step.
-#include "sok_ops/kernels/packed_batch.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "sok_ops/engines/has_gpu_engine.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/graph/node_builder.h"

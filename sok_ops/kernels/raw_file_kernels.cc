@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cc/checkpoint/raw_files.h"
-#include "cc/checkpoint/raw_rows.h"
 #include "cc/table/table_errors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"

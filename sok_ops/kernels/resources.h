@@ -11,7 +11,6 @@
 
 #include "cc/base/mutex.h"
 #include "cc/base/status.h"
-#include "cc/base/thread_annotations.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/engine/engine_table.h"
 #include "tensorflow/core/framework/op_kernel.h"

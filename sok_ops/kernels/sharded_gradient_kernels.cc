@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "cc/engine/registry.h"
-#include "cc/messages/gradient_format.h"
-#include "cc/table/row_reference.h"
-#include "sok_ops/kernels/engine_pools.h"
+#include "cc/messages/message.h"
+#include "cc/table/record_layout.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"

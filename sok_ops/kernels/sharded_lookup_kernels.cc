@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"

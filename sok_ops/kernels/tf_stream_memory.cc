@@ -1,11 +1,9 @@
-#include "sok_ops/kernels/tf_stream_memory.h"
-
 #include <map>
 #include <string>
 #include <utility>
 
 #include "cc/base/mutex.h"
-#include "cc/base/thread_annotations.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/core/platform/stream_executor.h"
 

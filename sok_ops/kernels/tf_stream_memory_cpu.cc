@@ -1,4 +1,4 @@
-#include "sok_ops/kernels/tf_stream_memory.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 
 namespace sok {
 

@@ -2,7 +2,6 @@
 #include <string>
 #include <vector>
 
-#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/group_lookup.h"

@@ -196,7 +196,7 @@ REGISTER_OP("SokGroupLookupGrad")
     })
     .Doc(
         R"(The gradient of SokGroupLookup.
-indices, values: for each table, references (cc/table/row_reference.h) to the distinct rows that the lookups read,
+indices, values: for each table, references (cc/table/record_layout.h) to the distinct rows that the lookups read,
   and the gradients of these rows; empty if the lookup was not training.
 weight_gradients: the gradient of each weighted lookup's weights.)");
 

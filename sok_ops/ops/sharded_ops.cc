@@ -218,7 +218,7 @@ REGISTER_OP("SokGroupJoin")
 plan: of the SokGroupRoute whose descriptions of tables have the gradients.
 part_indices, part_values: the outputs of SokGroupSum on each server: first those of all tables on server 0.
 indices, values: for each table those of all servers. The bits above the reference to a row are the server's number:
-  see cc/table/row_reference.h.)");
+  see cc/table/record_layout.h.)");
 
 REGISTER_OP("SokDivideGradients")
     .Attr("divisor: int >= 1")

@@ -1,6 +1,7 @@
-#include "cc/checkpoint/fuzz/read_checkpoint.h"
-
+// A fuzz target: the reader of checkpoints must bear any change of a good one.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -308,8 +309,6 @@ void Read(const Image& image, MemoryFiles* files, const TableOptions& options, b
   }
 }
 
-}  // namespace
-
 void ReadFuzzedCheckpoint(const uint8_t* data, size_t size) {
   Input input(data, size);
   const size_t which = input.Next(1) % Images().size();
@@ -326,4 +325,14 @@ void ReadFuzzedCheckpoint(const uint8_t* data, size_t size) {
   Read(Images()[which], &files, options, reader < 200, good);
 }
 
+}  // namespace
 }  // namespace sok
+
+// Makes a checkpoint from the bytes and reads it. The first two bytes choose a good checkpoint and its
+// reader. The others describe changes: of bytes of arrays, members of manifests, and lengths of files. Most
+// checksums are updated, so that the changes reach the reader. Aborts if the reader fails on an unchanged
+// checkpoint, or does anything else that it must not do.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  sok::ReadFuzzedCheckpoint(data, size);
+  return 0;
+}

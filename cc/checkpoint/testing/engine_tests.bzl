@@ -12,8 +12,6 @@ _PROGRAMS = {
     "state": [
         "checkpoint_places_test.cc",
         "deltas_test.cc",
-        "placed_tables_test.cc",
-        "raw_rows_test.cc",
         "record_types_test.cc",
         "round_trip_test.cc",
         "table_replacement_test.cc",
@@ -23,6 +21,7 @@ _PROGRAMS = {
         "faults_test.cc",
         "files_test.cc",
         "mapped_tables_test.cc",
+        "raw_files_test.cc",
     ],
     # Counts all memory of its program, which can therefore contain no other test, and creates a table that is too
     # large for kernels on the host.

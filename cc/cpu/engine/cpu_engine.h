@@ -12,7 +12,7 @@
 
 #include "cc/cpu/group/group_lookup.h"
 #include "cc/cpu/group/group_training.h"
-#include "cc/cpu/group/lookup_plan.h"
+#include "cc/cpu/group/lookup_passes.h"
 #include "cc/cpu/sharded/sharded_group.h"
 #include "cc/cpu/table/table.h"
 #include "cc/engine/engine.h"

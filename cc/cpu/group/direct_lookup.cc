@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/lowest_error.h"
 #include "cc/base/prefetch.h"
+#include "cc/base/shared_loop.h"
 #include "cc/base/status.h"
-#include "cc/cpu/group/parallel_parts.h"
+#include "cc/cpu/group/lookup_passes.h"
 #include "cc/cpu/pooling/bag_ranges.h"
 #include "cc/cpu/pooling/pool.h"
 #include "cc/initializers/initializer.h"

@@ -10,7 +10,6 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/cpu/group/lookup_passes.h"
-#include "cc/cpu/group/lookup_plan.h"
 #include "cc/cpu/table/table.h"
 
 namespace sok {

@@ -6,8 +6,7 @@
 
 #include "cc/cpu/group/direct_lookup.h"
 #include "cc/cpu/group/lookup_passes.h"
-#include "cc/cpu/group/parallel_parts.h"
-#include "cc/lookup/lookup_errors.h"
+#include "cc/lookup/lookup_input.h"
 #include "cc/table/table_errors.h"
 
 namespace sok {

@@ -12,7 +12,6 @@
 #include "cc/cpu/group/direct_lookup.h"
 #include "cc/cpu/group/group_training.h"
 #include "cc/cpu/group/lookup_passes.h"
-#include "cc/cpu/group/lookup_plan.h"
 #include "cc/cpu/table/table.h"
 #include "cc/lookup/lookup_input.h"
 

@@ -4,7 +4,6 @@
 
 #include "cc/base/vectorize.h"
 #include "cc/cpu/group/lookup_passes.h"
-#include "cc/cpu/group/parallel_parts.h"
 #include "cc/cpu/pooling/vector_math.h"
 
 namespace sok {

@@ -10,7 +10,6 @@
 #include "cc/base/status.h"
 #include "cc/cpu/dedup/dedup.h"
 #include "cc/cpu/group/lookup_passes.h"
-#include "cc/cpu/group/lookup_plan.h"
 #include "cc/cpu/optimizers/optimizer.h"
 #include "cc/cpu/pooling/segment_sum.h"
 #include "cc/engine/engine.h"

@@ -5,8 +5,8 @@
 
 #include "cc/base/status.h"
 #include "cc/cpu/group/group_lookup.h"
-#include "cc/cpu/group/parallel_parts.h"
-#include "cc/lookup/lookup_errors.h"
+#include "cc/cpu/group/lookup_passes.h"
+#include "cc/lookup/lookup_input.h"
 
 namespace sok {
 namespace {

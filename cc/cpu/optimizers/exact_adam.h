@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cc/cpu/optimizers/optimizer.h"
-#include "cc/cpu/optimizers/row_steps.h"
+#include "cc/cpu/optimizers/row_loop.h"
 #include "cc/optimizers/adam.h"
 #include "cc/optimizers/adam_history.h"
 

@@ -9,7 +9,6 @@
 
 #include "cc/cpu/optimizers/exact_adam.h"
 #include "cc/cpu/optimizers/row_loop.h"
-#include "cc/cpu/optimizers/row_steps.h"
 #include "cc/optimizers/adam_history.h"
 #include "cc/optimizers/rules.h"
 

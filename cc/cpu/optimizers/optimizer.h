@@ -11,7 +11,6 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/cpu/store/row_store.h"
-#include "cc/optimizers/optimizer_state.h"
 #include "cc/optimizers/rule_info.h"
 
 namespace sok {

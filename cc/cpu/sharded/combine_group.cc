@@ -1,5 +1,5 @@
 #include "cc/cpu/dedup/dedup.h"
-#include "cc/cpu/group/parallel_parts.h"
+#include "cc/cpu/group/lookup_passes.h"
 #include "cc/cpu/pooling/pool.h"
 #include "cc/cpu/pooling/vector_math.h"
 #include "cc/cpu/sharded/sharded_group.h"

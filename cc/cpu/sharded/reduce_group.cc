@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "cc/cpu/dedup/dedup.h"
-#include "cc/cpu/group/parallel_parts.h"
+#include "cc/cpu/group/lookup_passes.h"
 #include "cc/cpu/pooling/segment_sum.h"
 #include "cc/cpu/sharded/sharded_group.h"
 #include "cc/lookup/divisor.h"

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "cc/base/span.h"
-#include "cc/cpu/group/parallel_parts.h"
+#include "cc/cpu/group/lookup_passes.h"
 #include "cc/cpu/sharded/sharded_group.h"
-#include "cc/lookup/lookup_errors.h"
+#include "cc/lookup/lookup_input.h"
 #include "cc/messages/request.h"
 #include "cc/placement/key_owners.h"
 

@@ -14,11 +14,9 @@
 #include "cc/cpu/group/group_lookup.h"
 #include "cc/cpu/group/group_training.h"
 #include "cc/cpu/group/lookup_passes.h"
-#include "cc/cpu/group/lookup_plan.h"
 #include "cc/cpu/table/table.h"
 #include "cc/engine/engine_table.h"
 #include "cc/messages/agreement.h"
-#include "cc/messages/gradient_format.h"
 #include "cc/messages/message.h"
 
 namespace sok {

@@ -1,6 +1,5 @@
-#include "cc/cpu/group/parallel_parts.h"
+#include "cc/cpu/group/lookup_passes.h"
 #include "cc/cpu/sharded/sharded_group.h"
-#include "cc/messages/gradient_format.h"
 #include "cc/messages/message.h"
 
 namespace sok {

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "cc/base/crc32c.h"
-#include "cc/base/file_error.h"
-#include "cc/base/lowest_error.h"
 #include "cc/base/prefetch.h"
+#include "cc/base/printable.h"
+#include "cc/base/shared_loop.h"
 
 namespace sok {
 namespace {

@@ -9,8 +9,8 @@
 #include "cc/base/status.h"
 #include "cc/cpu/index/id_index.h"
 #include "cc/cpu/store/slabs.h"
+#include "cc/table/record_layout.h"
 #include "cc/table/row_changes.h"
-#include "cc/table/row_reference.h"
 #include "cc/table/table_options.h"
 
 namespace sok {

@@ -162,7 +162,7 @@ class Table final : public EngineTable {
   float* weights(int64_t row) { return store_.weights(row); }
   const float* weights(int64_t row) const { return store_.weights(row); }
 
-  // Turns rows in use into references (row_reference.h), which a lookup passes to its gradient. kAbsent
+  // Turns rows in use into references (record_layout.h), which a lookup passes to its gradient. kAbsent
   // stays. References are row numbers until the first row is freed.
   void MakeReferences(Span<int64_t> rows) const;
   // InvalidArgument if the table never had the row of a reference. Accepts kAbsent unless `lowest` is 0.

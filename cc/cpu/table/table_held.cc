@@ -5,7 +5,7 @@
 #include "cc/base/mutex.h"
 #include "cc/base/status.h"
 #include "cc/cpu/table/table.h"
-#include "cc/optimizers/optimizer_state.h"
+#include "cc/optimizers/rule_info.h"
 
 namespace sok {
 namespace {

@@ -10,7 +10,7 @@
 #include "cc/base/thread_pool.h"
 #include "cc/cpu/optimizers/testing/trained_rows.h"
 #include "cc/cpu/table/testing/test_table.h"
-#include "cc/engine/engine_context.h"
+#include "cc/engine/engine_table.h"
 #include "cc/optimizers/rule_info.h"
 
 namespace sok {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cc/initializers/initializer.h"
-#include "cc/lookup/testing/group_reference.h"
+#include "cc/lookup/testing/lookup_arrays.h"
 #include "cc/table/table_options.h"
 
 namespace sok {

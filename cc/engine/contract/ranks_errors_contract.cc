@@ -7,7 +7,6 @@
 #include "cc/engine/contract/contract_ranks.h"
 #include "cc/engine/contract/sharded_tables.h"
 #include "cc/engine/contract/suites.h"
-#include "cc/engine/contract/table_contents.h"
 #include "cc/engine/contract/training_reference.h"
 
 namespace sok {

@@ -1,20 +1,168 @@
 // Tables on ranks that processes look up in which are no ranks: the numbers of ranks of which one asks.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/base/thread_pool.h"
+#include "cc/engine/contract/contract_batch.h"
+#include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/contract_ranks.h"
-#include "cc/engine/contract/contract_servers.h"
+#include "cc/engine/contract/engine_case.h"
 #include "cc/engine/contract/sharded_tables.h"
 #include "cc/engine/contract/suites.h"
-#include "cc/engine/contract/table_contents.h"
 #include "cc/engine/contract/training_reference.h"
 
 namespace sok {
+
+// A group of an engine's tables on several ranks, which processes that are no ranks look up in: tables on
+// parameter servers. Servers and askers are objects of one process.
+
+class ContractServers {
+ public:
+  // `options` are those of the tables on one server; rank and number of ranks are filled in. Without initial
+  // rows they are those of the askers' tables, unless `of_askers` has others.
+  ContractServers(const EngineCase& engine, Executor& executor, int servers, int askers,
+                  const std::vector<TableOptions>& options, std::vector<ExchangeMode> modes,
+                  const std::vector<TableOptions>& of_askers = {});
+
+  EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
+  EngineTable& table(int server, size_t t) { return servers_[server].table(t); }
+  EngineTable& table_of_asker(int asker, size_t t) { return askers_[asker].process.table(t); }
+  const OutputValues& outputs(int asker) const { return askers_[asker].outputs; }
+
+  // The forward pass of one asker: route, serve on all servers, combine. `error` is passed to Route.
+  Status Forward(int asker, const ContractBatch& batch, bool training = true,
+                 const Status& error = OkStatus());
+  // The backward pass of an asker's last lookup, and a step of all tables on all servers: fused, or from sums
+  // in memory. With `lookup_of`, the servers take the gradients for those of that asker's last lookup.
+  // Returns the first error.
+  Status Train(int asker, const OutputValues& gradients, const std::string& optimizer,
+               const std::vector<float>& hyper, bool fused, GradientFormat format = GradientFormat::kFloat32,
+               int lookup_of = -1);
+
+ private:
+  struct Asker {
+    explicit Asker(ContractProcess made) : process(std::move(made)) {}
+
+    ContractProcess process;
+    std::unique_ptr<RoutedGroup> routed;
+    std::vector<std::unique_ptr<ServedGroup>> served;  // by server
+    ContractBatch batch;
+    std::unique_ptr<BatchArrays> arrays;
+    std::vector<EngineArray<int64_t>> replies;  // by server
+    OutputValues outputs;
+  };
+  // The messages that one call writes.
+  struct Outbox {
+    EngineMemory* memory;
+    std::vector<int64_t> sizes;
+    std::unique_ptr<EngineArray<int64_t>> words;
+
+    int64_t* operator()(Span<const int64_t> sizes_of_messages);
+    std::vector<EngineArray<int64_t>> Messages() const;
+  };
+
+  Inbox RepliesTo(const Asker& asker) const;
+
+  const EngineCase& engine_;
+  Executor& executor_;
+  std::vector<ExchangeMode> modes_;
+  std::vector<ContractProcess> servers_;
+  std::vector<Asker> askers_;
+};
+
+ContractServers::ContractServers(const EngineCase& engine, Executor& executor, int servers, int askers,
+                                 const std::vector<TableOptions>& options, std::vector<ExchangeMode> modes,
+                                 const std::vector<TableOptions>& of_askers)
+    : engine_(engine), executor_(executor), modes_(std::move(modes)) {
+  for (int s = 0; s < servers; ++s) servers_.emplace_back(engine, executor, options, s, servers);
+  std::vector<TableOptions> described = of_askers.empty() ? options : of_askers;
+  for (TableOptions& table : described) {
+    table.initializer = {};
+    table.initial_rows.clear();
+  }
+  for (int a = 0; a < askers; ++a) {
+    askers_.emplace_back(ContractProcess(engine, executor, described, kNoRank, servers));
+  }
+}
+
+int64_t* ContractServers::Outbox::operator()(Span<const int64_t> sizes_of_messages) {
+  sizes.assign(sizes_of_messages.begin(), sizes_of_messages.end());
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  words = std::make_unique<EngineArray<int64_t>>(EngineArray<int64_t>::Unwritten(*memory, total));
+  return words->data();
+}
+
+std::vector<EngineArray<int64_t>> ContractServers::Outbox::Messages() const {
+  const std::vector<int64_t> all = words->Read();
+  std::vector<EngineArray<int64_t>> messages;
+  auto begin = all.begin();
+  for (const int64_t size : sizes) {
+    messages.emplace_back(*memory, std::vector<int64_t>(begin, begin + size));
+    begin += size;
+  }
+  EXPECT_EQ(begin, all.end());
+  return messages;
+}
+
+Inbox ContractServers::RepliesTo(const Asker& asker) const {
+  Inbox inbox(kNoRank);
+  for (const EngineArray<int64_t>& reply : asker.replies) inbox.Add(reply.view());
+  return inbox;
+}
+
+Status ContractServers::Forward(int a, const ContractBatch& batch, bool training, const Status& error) {
+  Asker& asker = askers_[a];
+  asker.batch = batch;
+  asker.arrays = std::make_unique<BatchArrays>(*engine_.memory, batch);
+  asker.routed = engine_.engine->NewRoutedGroup();
+  Outbox requests{engine_.memory.get(), {}, nullptr};
+  SOK_RETURN_IF_ERROR(engine_.engine->Route(
+      context(), {asker.process.tables(), asker.arrays->specs(), asker.arrays->inputs(), training}, modes_,
+      error, asker.routed.get(), asker.process.scratch(), requests));
+  const std::vector<EngineArray<int64_t>> to_servers = requests.Messages();
+  EXPECT_EQ(to_servers.size(), servers_.size());
+  asker.served.clear();
+  asker.replies.clear();
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    Inbox inbox(kNoRank);
+    inbox.Add(to_servers[s].view());
+    asker.served.push_back(engine_.engine->NewServedGroup());
+    Outbox reply{engine_.memory.get(), {}, nullptr};
+    SOK_RETURN_IF_ERROR(engine_.engine->Serve(context(), servers_[s].tables(), modes_, inbox,
+                                              asker.served.back().get(), servers_[s].scratch(), reply));
+    EXPECT_EQ(reply.sizes.size(), 1u);
+    asker.replies.push_back(std::move(reply.Messages()[0]));
+  }
+  return asker.process.Combine(*asker.routed, RepliesTo(asker), batch, &asker.outputs);
+}
+
+Status ContractServers::Train(int a, const OutputValues& gradients, const std::string& optimizer,
+                              const std::vector<float>& hyper, bool fused, GradientFormat format,
+                              int lookup_of) {
+  Asker& asker = askers_[a];
+  std::vector<EngineArray<float>> arrays;
+  const std::vector<GradientRows> rows = asker.process.Upload(asker.batch, gradients, &arrays);
+  Outbox outbox{engine_.memory.get(), {}, nullptr};
+  SOK_RETURN_IF_ERROR(
+      engine_.engine->Reduce(context(), *asker.routed, rows, RepliesTo(asker), format, outbox));
+  const std::vector<EngineArray<int64_t>> messages = outbox.Messages();
+  const Asker& looked_up = askers_[lookup_of < 0 ? a : lookup_of];
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    Inbox inbox(kNoRank);
+    inbox.Add(messages[s].view());
+    SOK_RETURN_IF_ERROR(servers_[s].TrainOn(*looked_up.served[s], inbox, optimizer, hyper, fused));
+  }
+  return OkStatus();
+}
+
 namespace {
 
 // Without replicas, which only ranks have.

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cc/base/mutex.h"
-#include "cc/base/thread_annotations.h"
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/rule_info.h"
 #include "cc/table/table_errors.h"

@@ -9,13 +9,25 @@
 #include <string>
 #include <vector>
 
+#include "cc/cpu/engine/cpu_engine.h"
 #include "cc/engine/contract/contract_group.h"
+#include "cc/engine/contract/engine_case.h"
+#include "cc/engine/contract/training_reference.h"
 #include "cc/optimizers/rule_info.h"
 #include "cuda/base/testing/device_array.h"
-#include "cuda/engine/testing/cpu_twin.h"
 #include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
+
+// The CPU engine next to the GPU engine, for tests.
+
+inline EngineCase CpuCase() {
+  static CpuEngine* const engine = new CpuEngine;
+  EngineCase engine_case;
+  engine_case.name = "cpu";
+  engine_case.engine = engine;
+  return engine_case;
+}
 
 class TwinGroupsTest : public testing::Test {
  protected:

@@ -1,8 +1,7 @@
-#include "cuda/on_host/engine/access.h"
-
 #include <cstdint>
 #include <cstdio>
 
+#include "cuda/on_host/engine/block.h"
 #include "cuda/on_host/engine/device_memory.h"
 #include "cuda/on_host/engine/grid.h"
 

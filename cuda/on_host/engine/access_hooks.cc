@@ -10,9 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/on_host/engine/access.h"
 #include "cuda/on_host/engine/block.h"
-#include "cuda/on_host/engine/report.h"
 
 namespace sok::on_host {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "cuda/on_host/engine/device_memory.h"
 #include "cuda/on_host/engine/grid.h"
-#include "cuda/on_host/engine/report.h"
 
 __thread uint3 threadIdx, blockIdx;
 __thread dim3 blockDim, gridDim;

@@ -7,10 +7,42 @@
 #include <string>
 #include <vector>
 
-#include "cuda/on_host/engine/modules.h"
 #include "cuda/on_host/engine/sanitizers.h"
 #include "cuda_on_host/engine.h"
 #include "cuda_on_host/warp.h"
+
+namespace sok::on_host {
+
+// What the program and its libraries contain: which variables are __shared__, and the names of functions.
+
+struct Range {
+  uintptr_t begin = 0, end = 0;
+  bool Has(uintptr_t address) const { return address - begin < end - begin; }
+};
+
+// The thread_local variables that a thread sees. A block's __shared__ variables are among those of its host
+// thread.
+struct ThreadVariables {
+  std::vector<Range> segments;  // all thread_local memory, by module
+  std::vector<Range> shared;    // the variables known to be __shared__
+};
+
+// The variables of the calling thread, while it runs `kernel`. Finds __shared__ variables in the symbol
+// table, which has an entry for each thread_local variable of a function: those of the kernel itself, and
+// those of functions that occur in .cu files only. A stripped library has no such entries.
+ThreadVariables VariablesOfThisThread(const void* kernel);
+
+// Code, constants and global variables of all modules.
+std::vector<Range> StaticImages();
+
+// "sok::(anonymous namespace)::Kernel(int*)" or the address if the name is unknown.
+std::string FunctionAt(const void* address);
+
+// The line of `address`, as addr2line of the binutils finds it: "cuda/kernel.cu:17", or empty. Starts a
+// process, so use it for reports only.
+std::string LineAt(const void* address);
+
+}  // namespace sok::on_host
 
 // Other processors, and builds with -DSOK_ON_HOST_UCONTEXT, use the system's functions, which are slower.
 #if defined(__x86_64__) && !defined(SOK_ON_HOST_UCONTEXT)
@@ -166,6 +198,22 @@ class Block {
 };
 
 const char* NameOf(Collective kind);
+
+// Ends the process when a mistake is found.
+
+// Like Report, but names the code at `code`, for mistakes whose source line is not known.
+[[noreturn]] void ReportAt(const void* code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// What a CUDA thread may touch.
+
+enum class Memory { kOwnStack, kGlobal, kShared, kConstant, kForbidden };
+
+// What the CUDA thread may do with the `bytes` bytes at `address`. kForbidden: host memory that is not
+// pinned, of another thread, beyond an allocation, or freed.
+Memory MemoryOf(const Fiber& fiber, const void* address, size_t bytes);
+
+// A description of kForbidden memory, for reports.
+std::string DescribeForbidden(const Fiber& fiber, const void* address);
 
 }  // namespace sok::on_host
 

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "cuda/on_host/engine/block.h"
-#include "cuda/on_host/engine/report.h"
 
 namespace sok::on_host {
 namespace {

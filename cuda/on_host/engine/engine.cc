@@ -6,10 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "cuda/on_host/engine/access.h"
 #include "cuda/on_host/engine/block.h"
 #include "cuda/on_host/engine/grid.h"
-#include "cuda/on_host/engine/report.h"
 #include "cuda/on_host/engine/schedule.h"
 
 namespace sok::on_host {

@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "cuda/on_host/engine/block.h"
 #include "cuda/on_host/engine/device_memory.h"
-#include "cuda/on_host/engine/report.h"
 #include "cuda/on_host/engine/sanitizers.h"
 
 namespace sok::on_host {

@@ -1,5 +1,3 @@
-#include "cuda/on_host/engine/modules.h"
-
 #include <cxxabi.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -14,6 +12,8 @@
 #include <map>
 #include <mutex>
 #include <utility>
+
+#include "cuda/on_host/engine/block.h"
 
 namespace sok::on_host {
 namespace {

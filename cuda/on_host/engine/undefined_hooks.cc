@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cuda/on_host/engine/report.h"
+#include "cuda/on_host/engine/block.h"
 
 namespace {
 

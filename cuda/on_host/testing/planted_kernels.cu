@@ -1,7 +1,7 @@
 // Mistakes within a kernel.
 #include <cuda/atomic>
 
-#include "cuda/base/dynamic_shared.h"
+#include "cuda/base/launch.h"
 #include "cuda/on_host/testing/planted_kernels.h"
 
 namespace sok::on_host {

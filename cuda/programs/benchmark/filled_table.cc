@@ -1,13 +1,18 @@
 #include "cuda/programs/benchmark/filled_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <random>
 #include <utility>
 
 #include "cc/base/span.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/engine/gpu_table.h"
-#include "cuda/group/tables_at_work.h"
-#include "cuda/programs/benchmark/batches.h"
+#include "cuda/group/gpu_call.h"
+#include "cuda/group/group_merge.h"
+#include "cuda/pooling/pool.h"
+#include "cuda/training/device_optimizer.h"
 
 namespace sok {
 namespace {
@@ -84,6 +89,136 @@ Status FilledTable::FindOrMake(BenchmarkDevice* device, const int64_t* keys, int
 Status FilledTable::Erase(BenchmarkDevice* device, const int64_t* keys, int64_t n) const {
   int64_t erased = 0;
   return table_->Erase(device->context(), Span<const int64_t>(keys, n), &erased);
+}
+
+template <typename T>
+StatusOr<DeviceBuffer<T>> OnDevice(cudaStream_t stream, DeviceAllocator* memory,
+                                   const std::vector<T>& values) {
+  StatusOr<DeviceBuffer<T>> made =
+      DeviceBuffer<T>::Allocate(memory, stream, static_cast<int64_t>(values.size()));
+  SOK_RETURN_IF_ERROR(made.status());
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(made.value().data(), values.data(), values.size() * sizeof(T),
+                                           cudaMemcpyHostToDevice, stream),
+                           "cannot copy to the device");
+  SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "cannot wait for a copy");
+  return made;
+}
+
+template StatusOr<DeviceBuffer<int64_t>> OnDevice(cudaStream_t, DeviceAllocator*,
+                                                  const std::vector<int64_t>&);
+
+StatusOr<LookupIds> LookupIds::Make(cudaStream_t stream, DeviceAllocator* memory,
+                                    const std::vector<int64_t>& ids, double hotness, uint64_t seed) {
+  LookupIds made;
+  StatusOr<DeviceBuffer<int64_t>> device_ids = OnDevice(stream, memory, ids);
+  SOK_RETURN_IF_ERROR(device_ids.status());
+  made.ids_ = std::move(device_ids.value());
+  std::vector<int64_t> sorted = ids;
+  std::sort(sorted.begin(), sorted.end());
+  const auto distinct = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
+  made.unique_ = static_cast<double>(distinct) / static_cast<double>(std::max<size_t>(ids.size(), 1));
+  if (hotness == 0) return StatusOr<LookupIds>(std::move(made));
+
+  std::mt19937_64 random(seed);
+  std::uniform_int_distribution<int64_t> length(1, std::max<int64_t>(1, std::llround(2 * hotness - 1)));
+  std::vector<int64_t> splits = {0};
+  const auto n = static_cast<int64_t>(ids.size());
+  while (splits.back() < n) splits.push_back(std::min(n, splits.back() + length(random)));
+  made.bags_ = static_cast<int64_t>(splits.size()) - 1;
+  StatusOr<DeviceBuffer<int64_t>> device_splits = OnDevice(stream, memory, splits);
+  SOK_RETURN_IF_ERROR(device_splits.status());
+  made.splits_ = std::move(device_splits.value());
+  return StatusOr<LookupIds>(std::move(made));
+}
+
+LookupSpec LookupIds::spec(int table) const {
+  LookupSpec spec;
+  spec.table = table;
+  spec.layout = pooled() ? IdLayout::kRagged : IdLayout::kDense;
+  spec.combiner = Combiner::kMean;
+  return spec;
+}
+
+LookupInput LookupIds::input() const {
+  LookupInput input;
+  input.ids = ids_.data();
+  input.num_ids = ids_.size();
+  if (pooled()) {
+    input.num_bags = bags_;
+    input.row_splits = splits_.data();
+  }
+  return input;
+}
+
+StatusOr<std::unique_ptr<GroupCalls>> GroupCalls::Make(BenchmarkDevice* device,
+                                                       std::vector<const FilledTable*> tables,
+                                                       const std::vector<const LookupIds*>& ids) {
+  std::unique_ptr<GroupCalls> calls(new GroupCalls(device));
+  for (size_t l = 0; l < ids.size(); ++l) {
+    const int64_t dim = tables[l]->get()->options().dim;
+    calls->tables_.push_back(tables[l]->get());
+    calls->specs_.push_back(ids[l]->spec(static_cast<int>(l)));
+    calls->inputs_.push_back(ids[l]->input());
+    StatusOr<DeviceBuffer<float>> output =
+        DeviceBuffer<float>::Allocate(&device->memory, device->stream, ids[l]->rows() * dim);
+    SOK_RETURN_IF_ERROR(output.status());
+    calls->outputs_.push_back({output.value().data(), dim});
+    calls->gradients_.push_back({output.value().data(), dim});
+    calls->memory_.push_back(std::move(output.value()));
+  }
+  calls->plan_ = device->engine.NewPlan();
+  calls->scratch_ = device->engine.NewScratch();
+  return StatusOr<std::unique_ptr<GroupCalls>>(std::move(calls));
+}
+
+Status GroupCalls::Lookup(bool training) {
+  return device_->engine.Lookup(device_->context(), {tables_, specs_, inputs_, training}, plan_.get(),
+                                outputs_, scratch_.get());
+}
+
+Status GroupCalls::Train(const std::string& optimizer) {
+  const std::vector<float> hyper = HyperParametersOf(optimizer);
+  std::vector<EngineStep> steps;
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    steps.push_back({static_cast<int>(t), tables_[t], Span<const float>(hyper)});
+  }
+  return device_->engine.Train(device_->context(), *plan_, gradients_, optimizer, steps, scratch_.get());
+}
+
+Status GroupCalls::WriteOutputs() {
+  const auto& plan = static_cast<const GpuGroupPlan&>(*plan_);
+  std::vector<LookupOutput> work;
+  for (size_t l = 0; l < outputs_.size(); ++l) {
+    // Lookup l is the only one in table l.
+    const DeviceTable& table = *DeviceTableOf(tables_[l]);
+    work.push_back({OccurrenceRowsOf(plan, static_cast<int>(l), table, plan.bags.keys()),
+                    BagsViewOf(plan.bags, l), outputs_[l]});
+  }
+  return EnqueueOutputs(device_->stream, work);
+}
+
+Status GroupCalls::PrepareUpdate() {
+  plan_gradients_ = std::make_unique<MergedGradients>();
+  const auto& plan = static_cast<const GpuGroupPlan&>(*plan_);
+  return plan_gradients_->Enqueue(device_->stream, &device_->memory, plan,
+                                  GradientsOfLookups(plan, gradients_));
+}
+
+Status GroupCalls::Update(const std::string& optimizer) {
+  DeviceTable* const table = DeviceTableOf(tables_[0]);
+  const std::vector<float> hyper = HyperParametersOf(optimizer);
+  TablesAtWork at_work(device_->stream, Span<DeviceTable* const>(&table, 1));
+  SOK_RETURN_IF_ERROR(at_work.Enter());
+  const auto& plan = static_cast<const GpuGroupPlan&>(*plan_);
+  RowUpdate update;
+  update.table = table->rows();
+  update.rows = plan.rows.data();
+  update.gradients = plan_gradients_->table(0, plan.tables[0].trained);
+  update.count = update.gradients.unique;
+  update.rows_are_current = true;  // since the lookup
+  const DeviceStep step = {table->optimizer(), Span<const float>(hyper), update};
+  return EnqueueSteps(device_->stream, &device_->memory, plan_gradients_->group(),
+                      Span<const DeviceStep>(&step, 1));
 }
 
 }  // namespace sok

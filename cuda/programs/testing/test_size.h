@@ -12,17 +12,15 @@ enum class TestSize {
   kLarge,   // tables of as much memory as the device has free
 };
 
-TestSize SizeOfTests();
-void SetSizeOfTests(TestSize size);
+inline TestSize size_of_tests = TestSize::kSmall;
 
 // The device memory that was free when the program began: pools keep the memory that tests free, so it does
 // not count as free later. 1 GiB unless the main function sets it.
-int64_t FreeBytesOfTests();
-void SetFreeBytesOfTests(int64_t bytes);
+inline int64_t free_bytes_of_tests = int64_t{1} << 30;
 
 template <typename T>
 T BySize(T small, T normal, T large) {
-  return SizeOfTests() == TestSize::kSmall ? small : SizeOfTests() == TestSize::kNormal ? normal : large;
+  return size_of_tests == TestSize::kSmall ? small : size_of_tests == TestSize::kNormal ? normal : large;
 }
 
 }  // namespace sok

@@ -15,7 +15,7 @@
 #include "cc/base/status.h"
 #include "cc/cpu/group/group_lookup.h"
 #include "cc/cpu/table/table.h"
-#include "cc/lookup/testing/group_reference.h"
+#include "cc/lookup/testing/lookup_arrays.h"
 
 namespace sok {
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "cub_on_host/device_wide.h"
+#include "cub_on_host/device_algorithms.h"
 
 namespace cub {
 

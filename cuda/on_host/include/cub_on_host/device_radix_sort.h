@@ -3,7 +3,7 @@
 #ifndef SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_RADIX_SORT_H_
 #define SOK_CUDA_ON_HOST_INCLUDE_CUB_ON_HOST_DEVICE_RADIX_SORT_H_
 
-#include "cub_on_host/device_wide.h"
+#include "cub_on_host/device_algorithms.h"
 
 namespace cub {
 
