@@ -15,6 +15,7 @@ from ctr.app import main
 from ctr.flags import DEFAULTS
 from ctr.models import MODELS
 from ctr.tables import OPTIMIZERS
+from device_of_tests import cpu_only
 from example_runs_program import train
 from example_support import (
     EXAMPLES,
@@ -114,8 +115,30 @@ def test_tables_in_16_bits_learn(tmp_path, api):
     check_that_both_learn(tmp_path, "--row_dtype", ("float32", "bfloat16"), flags)
 
 
+@cpu_only("tables on disks are on CPUs")
+def test_tables_on_disk_learn_the_same(tmp_path):
+    flags = [*SMALL_FLAGS, "--samples", "3000", "--held_out_samples", "300", "--epochs", "1"]
+    disk = ["--disk", str(tmp_path / "rows"), "--memory_mb", "0.01"]
+    for name, more in [("memory", []), ("disk", disk)]:
+        done = forked.run(
+            EXAMPLES / "train_ctr.py",
+            *[*flags, *more, "--output_dir", str(tmp_path / name)],
+            env=example_environment(),
+        )
+        assert done.returncode == 0, done.stderr
+        assert (re.search(r"loss \d\.\d+, \d+\.\d% in memory", done.stderr) is not None) == (name == "disk")
+    memory, disk = results_of(tmp_path / "memory"), results_of(tmp_path / "disk")
+    assert disk["last_training_loss"] == memory["last_training_loss"]
+
+
 @pytest.mark.parametrize(
-    "flag, value", [("--api", "feature_column"), ("--row_dtype", "float16"), ("--second_moment", "row")]
+    "flag, value",
+    [
+        ("--api", "feature_column"),
+        ("--row_dtype", "float16"),
+        ("--second_moment", "row"),
+        ("--disk", "rows"),
+    ],
 )
 def test_some_flags_are_for_sok_tables(flag, value):
     flags = [flag, value, "--tables", "tensorflow"]

@@ -66,6 +66,7 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"TensorFlow clears the memory of a plugin's device from the host": _tables_are_on_a_gpu,
     r"a GPU does not count its work": lambda: os.environ.get("SOK_TEST_DEVICE") == "gpu",
     r"threads are the CPU engine's": _tables_are_on_a_gpu,
+    r"tables on disks are on CPUs": _tables_are_on_a_gpu,
     # tools/setup.sh installs Open MPI if it can, and never valgrind.
     r"mpirun is not installed": lambda: os.geteuid() != 0,
     # Nothing is installed there that would replace TensorFlow.

@@ -168,9 +168,22 @@ def make_tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
         return TensorFlowTables(flags.tensorflow_rows, ranks)
     make = ColumnTables if flags.api == "feature_column" else SokTables
     records = Records(
-        tf.as_dtype(flags.row_dtype), tf.as_dtype(flags.slot_dtype), flags.rounding, flags.second_moment
+        tf.as_dtype(flags.row_dtype),
+        tf.as_dtype(flags.slot_dtype),
+        flags.rounding,
+        flags.second_moment,
+        _storage(flags),
     )
     return make(flags.batch_size, flags.seed, records)
+
+
+def _storage(flags: argparse.Namespace) -> Any:
+    """Where rows are that memory has no room for; None if it has for all."""
+    if flags.disk is None:
+        return None
+    from sparse_operation_kit.deeprec import StorageOption, StorageType
+
+    return StorageOption(StorageType.DRAM_SSDHASH, flags.disk, [int(flags.memory_mb * 1e6)])
 
 
 def training_settings(flags: argparse.Namespace) -> TrainingSettings:

@@ -90,7 +90,7 @@ def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argpa
             parser.error("--data_dir needs --dataset movielens, census or criteo")
     if flags.api == "feature_column" and flags.tables != "sok":
         parser.error("--api feature_column needs --tables sok")
-    for name in ("row_dtype", "slot_dtype", "rounding", "second_moment"):
+    for name in ("row_dtype", "slot_dtype", "rounding", "second_moment", "disk"):
         if flags.tables != "sok" and getattr(flags, name) != parser.get_default(name):
             parser.error(f"--{name} needs --tables sok")
     if flags.second_moment == "row" and flags.optimizer != "lazy_adam":
@@ -173,4 +173,11 @@ def _add_training_flags(parser: argparse.ArgumentParser) -> None:
         help="of SOK's tables in 16 bits (default: %(default)s)",
     )
     add("--second_moment", choices=["element", "row"], default="element", help="of lazy_adam on SOK's tables")
+    add("--disk", metavar="FOLDER", help="keeps rows of SOK's tables there that memory has no room for")
+    add(
+        "--memory_mb",
+        type=_number_in(0, float("inf")),
+        default=64.0,
+        help="memory for the rows of each table with --disk (default: %(default)s)",
+    )
     add("--tensorflow_rows", type=_at_least(1), help="rows per table with --tables tensorflow")

@@ -34,6 +34,7 @@ class Progress:
         interval = _TERMINAL_INTERVAL_S if stream.isatty() else _LOG_INTERVAL_S
         self._stream, self._shown = stream, shown
         self._loss = None
+        self._hits, self._misses, self._memory = 0, 0, ""
         self._bar = tqdm.tqdm(
             total=total_samples,
             unit=" samples",
@@ -54,8 +55,15 @@ class Progress:
         self._loss = loss if self._loss is None else self._loss + _SMOOTHING * (loss - self._loss)
         if self._bar.n + samples > self._bar.total:
             self._bar.total = self._bar.n + samples
-        self._bar.set_postfix_str(f"epoch {epoch}, loss {self._loss:.4f}", refresh=False)
+        self._bar.set_postfix_str(f"epoch {epoch}, loss {self._loss:.4f}{self._memory}", refresh=False)
         self._bar.update(samples)
+
+    def show_memory(self, hits: int = 0, misses: int = 0) -> None:
+        """Shows how many of the rows that a step needed were in memory; both numbers are sums over steps."""
+        needed = hits - self._hits + misses - self._misses
+        if needed > 0:
+            self._memory = f", {(hits - self._hits) / needed:.1%} in memory"
+        self._hits, self._misses = hits, misses
 
     def say(self, message: str) -> None:
         """Prints a line above the bar."""

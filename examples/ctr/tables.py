@@ -33,20 +33,23 @@ def next_seed() -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """In how many bytes SOK's tables keep a row: see docs/row-types.md."""
+    """How SOK's tables keep a row: see docs/row-types.md and docs/tables-on-disk.md."""
 
     row_dtype: tf.DType = tf.float32
     slot_dtype: tf.DType = tf.float32
     rounding: str = "stochastic"
     second_moment: str = "element"  # of LazyAdam
+    storage: Any = None  # a `StorageOption`; None for all rows in memory
 
     def of_layer(self) -> dict[str, Any]:
         """The arguments of SOK's layers."""
-        return {"row_dtype": self.row_dtype, **self._others()}
+        memory = {} if self.storage is None else {"memory": self.storage}
+        return {"row_dtype": self.row_dtype, **memory, **self._others()}
 
     def of_option(self) -> dict[str, Any]:
         """The arguments of `sok.EmbeddingVariableOption`."""
-        return {"value_dtype": self.row_dtype, **self._others()}
+        storage = {} if self.storage is None else {"storage_option": self.storage}
+        return {"value_dtype": self.row_dtype, **storage, **self._others()}
 
     def _others(self) -> dict[str, Any]:
         return {"slot_dtype": self.slot_dtype, "rounding": self.rounding}
@@ -108,6 +111,10 @@ class Tables(abc.ABC):
 
     def rows_by_server(self) -> list[tf.Tensor]:
         """The number of rows on each parameter server, of tables that grow; scalars of int64."""
+        return []
+
+    def hits_and_misses(self) -> list[tf.Tensor]:
+        """Of tables with a disk, how many rows that were needed were in memory, and how many not."""
         return []
 
     @abc.abstractmethod
@@ -193,6 +200,15 @@ class SokTables(Tables):
         """See Tables.rows_by_server."""
         tables, _ = self._sok.split_embedding_variable_from_others(tf.compat.v1.trainable_variables())
         return [tf.add_n([part.size() for part in parts]) for parts in zip(*tables)]
+
+    def hits_and_misses(self) -> list[tf.Tensor]:
+        """See Tables.hits_and_misses."""
+        if self._records.storage is None:
+            return []
+        numbers = self._sok.table_statistics().values()
+        return [
+            tf.add_n([getattr(one, name) for one in numbers]) for name in ("memory_hits", "memory_misses")
+        ]
 
     def broadcast(self) -> tf.Operation:
         """See Tables.broadcast. Rows of tables need no broadcast, as each has one owner."""

@@ -126,6 +126,7 @@ class Trainer:
         self._count = tf.compat.v1.assign_add(self._trained, self._status[_Status._fields.index("samples")])
         self._end = tf.compat.v1.assign_add(self._ended, 1)
         self._rows = tables.rows_by_server() if self._ranks.apart else []
+        self._memory = tables.hits_and_misses()
         self._missing = None if self._evaluates else tf.compat.v1.report_uninitialized_variables()
         self._initialize = tf.compat.v1.global_variables_initializer()
         self._broadcast = tables.broadcast()
@@ -227,7 +228,9 @@ class Trainer:
         """Runs a step; returns the number of ranks with another batch."""
         history = run.history
         start = run.seconds()
-        status, (loss, _, trained) = self._run(run, feeds, [self._loss, self._step, self._count])
+        fetches = [self._loss, self._step, self._count, self._memory]
+        status, (loss, _, trained, memory) = self._run(run, feeds, fetches)
+        run.progress.show_memory(*memory)
         now = run.seconds()
         history.training_seconds += now - start
         history.losses.append(StepLoss(len(history.losses) + 1, now, float(loss)))

@@ -53,8 +53,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
           key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
           embedding_initializer: See `EmbeddingVariable`'s `initializer`.
           **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as for a Keras layer; and
-            `row_dtype`, `slot_dtype` and `rounding`, `EmbeddingVariable`'s `dtype`, `slot_dtype` and
-            `rounding`.
+            `row_dtype`, `slot_dtype`, `rounding` and `memory`, `EmbeddingVariable`'s `dtype`, `slot_dtype`,
+            `rounding` and `memory`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.

@@ -68,8 +68,8 @@ class DistributedEmbedding(EmbeddingLayer):
             is faster for slots of many keys with few duplicates. Both give the same numbers up to the order
             of a sum. None: "sums" if `max_nnz >= 8 * ranks`, else "rows".
           **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as for a Keras layer; and
-            `row_dtype`, `slot_dtype` and `rounding`, `EmbeddingVariable`'s `dtype`, `slot_dtype` and
-            `rounding`.
+            `row_dtype`, `slot_dtype`, `rounding` and `memory`, `EmbeddingVariable`'s `dtype`, `slot_dtype`,
+            `rounding` and `memory`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.

@@ -12,6 +12,7 @@ from sparse_operation_kit.arguments import whole_number
 from sparse_operation_kit.graphs.graph_keys import GraphKeys
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.tables.storage_option import StorageOption
 
 # The graph attribute that maps names to layers.
 _GRAPH_ATTRIBUTE = "_sok_embedding_layers"
@@ -37,6 +38,7 @@ class EmbeddingLayer(compat.Layer):
         row_dtype: tf.DType = tf.float32,
         slot_dtype: tf.DType = tf.float32,
         rounding: str = "stochastic",
+        memory: str | StorageOption = "device",
         **kwargs: Any,
     ) -> None:
         """Creates the layer and its variable; the subclasses document the arguments."""
@@ -54,6 +56,7 @@ class EmbeddingLayer(compat.Layer):
             use_hashtable=use_hashtable,
             slot_dtype=slot_dtype,
             rounding=rounding,
+            memory=memory,
         )
         tf.compat.v1.add_to_collection(GraphKeys.SparseOperationKitEmbeddingLayers, self)
 
