@@ -26,8 +26,9 @@ namespace {
 
 constexpr int64_t kBytes = 20;
 
-std::unique_ptr<RowFile> MakeFile(int64_t segment_bytes = RowFile::kSegmentBytes, bool maps = true) {
-  auto file = RowFile::Create(testing::TempDir(), kBytes, segment_bytes, maps);
+std::unique_ptr<RowFile> MakeFile(int64_t segment_bytes = RowFile::kSegmentBytes, bool maps = true,
+                                  const std::string& folder = testing::TempDir()) {
+  auto file = RowFile::Create(folder, kBytes, segment_bytes, maps);
   EXPECT_TRUE(file.ok()) << file.status().message();
   return std::move(file.value());
 }
@@ -211,7 +212,8 @@ int64_t PagesInMemory(int descriptor, int64_t pages) {
 
 TEST(RowFileTest, AfterReadsFromTheDiskRecordsAreAskedForAhead) {
   ThreadPool executor(2);
-  Model model(executor, MakeFile());
+  // More often on a disk than the folder of tests.
+  Model model(executor, MakeFile(RowFile::kSegmentBytes, /*maps=*/true, "/var/tmp"));
   std::vector<int64_t> rows(50'000);
   std::iota(rows.begin(), rows.end(), 0);
   model.Append(rows);
