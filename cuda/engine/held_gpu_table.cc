@@ -37,7 +37,7 @@ class HeldGpuTable final : public HeldTable {
 
   Status MakeRoom(int64_t rows) override {
     if (!table_.options().use_hashtable) return OkStatus();
-    return WithinMemory([&] { return table_.Reserve(stream(), rows); });
+    return WithinMemory([&] { return table_.MakeRoom(stream(), rows); });
   }
   int64_t max_rows_to_fill() const override { return RowsOfPiece(table_); }
   Status FillRows(Span<const int64_t> keys, const RowParts& parts,

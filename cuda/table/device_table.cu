@@ -215,12 +215,10 @@ Status DeviceTable::NoRowFor(int64_t key) const { return NoRowForKey(options_, k
 
 Status DeviceTable::Reserve(cudaStream_t stream, int64_t new_keys) {
   if (new_keys == 0) return OkStatus();
-  // Doubling keeps the number of reservations small; a capacity limits it. Room that was made before is used
-  // up first.
+  // Doubling keeps the number of reservations small; a capacity limits it.
   const auto bounded = [&](int64_t n) { return options_.capacity > 0 ? std::min(n, options_.capacity) : n; };
   const int64_t needed = bounded(directory_.RowLimitWith(new_keys));
-  const int64_t doubled =
-      needed <= store_.rows() ? 0 : std::min(2 * row_limit(), needed + (int64_t{1} << 20));
+  const int64_t doubled = needed <= made_room_ ? 0 : std::min(2 * row_limit(), needed + (int64_t{1} << 20));
   const int64_t wanted = std::max(needed, bounded(doubled));
   const auto reserve = [&](int64_t rows) {
     // As many keys as rows: otherwise rows could take the memory in which the index has to grow.
@@ -231,6 +229,12 @@ Status DeviceTable::Reserve(cudaStream_t stream, int64_t new_keys) {
   if (ahead.ok()) return ahead;
   const Status status = wanted > needed ? reserve(needed) : ahead;
   return status.ok() ? status : NoRoomFor(options_, size(), bytes(), status);
+}
+
+Status DeviceTable::MakeRoom(cudaStream_t stream, int64_t new_keys) {
+  SOK_RETURN_IF_ERROR(Reserve(stream, new_keys));
+  made_room_ = store_.rows();
+  return OkStatus();
 }
 
 Status DeviceTable::ReserveRecords(cudaStream_t stream, int64_t rows) {

@@ -198,6 +198,8 @@ class DeviceTable {
   // Makes room for `new_keys` more keys. ResourceExhausted if memory runs out; what has grown by then stays
   // larger, for the next call.
   Status Reserve(cudaStream_t stream, int64_t new_keys);
+  // The same for keys that come in several calls, which then reserve nothing ahead.
+  Status MakeRoom(cudaStream_t stream, int64_t new_keys);
   // Updates everything else that the table keeps by row, once keys[n] have rows[n] and their records are
   // started (StartRows). Needs a Reserve.
   Status StartUse(cudaStream_t stream, const int64_t* rows, int64_t n);
@@ -297,6 +299,7 @@ class DeviceTable {
   DeviceBuffer<float> initial_rows_;  // a copy of options_.initial_rows
   KeyDirectory directory_;            // unused without hashing
   DeviceRowStore store_;
+  int64_t made_room_ = 0;  // rows that MakeRoom has reserved
   DeviceUsage usage_;
   std::optional<DeviceWaiting> waiting_;
   std::optional<DeviceBloom> bloom_;

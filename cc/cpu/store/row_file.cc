@@ -257,8 +257,8 @@ Status RowFile::ReadRange(Span<const int64_t> rows, Span<const int64_t> places,
 
 Status RowFile::ReadRecord(const GuardedCopies& copies, int64_t row, int64_t place, char* record) const {
   Header header;
-  const char* const at = map_ + OffsetOf(place);
-  if (map_ == nullptr || !copies.Copy(at, sizeof(header), &header) ||
+  const char* const at = map_ == nullptr ? nullptr : map_ + OffsetOf(place);
+  if (at == nullptr || !copies.Copy(at, sizeof(header), &header) ||
       !copies.Copy(at + sizeof(header), record_bytes_, record)) {
     // If there is an error, a call says which.
     std::vector<char> all(stride_);
