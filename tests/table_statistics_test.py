@@ -168,7 +168,8 @@ def test_the_hook_writes_what_a_disk_does(tmp_path):
     names = ("bytes_down_per_step", "bytes_up_per_step")
     found = [[got[f"embedding/table/{name}", number] for name in names] for number in (1, 2, 3)]
     assert found == [[0, 0], [64, 0], [64, 64]]
-    assert all(0 < got["embedding/table/memory_hit_ratio", number] < 1 for number in (1, 2, 3))
+    # No step finds its rows in memory.
+    assert [got["embedding/table/memory_hit_ratio", number] for number in (1, 2, 3)] == [0, 0, 0]
 
 
 def test_the_hook_writes_averages_of_steps(tmp_path):
