@@ -36,15 +36,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"unknown flags: {' '.join(others)}")
     values.others = others
     results: list[report.Result] = []
-    if values.results:
-        results = report.joined([result for path in values.results for result in report.read(path)])
+    if values.saved:
+        results = report.joined([result for path in values.saved for result in report.read(path)])
     elif getattr(workload, "ONE_PROCESS", False) and len(values.threads) > 1:
         for threads in values.threads:
             results += _in_child([*arguments, "--threads", str(threads)])
     else:
         for point in flags.points(values, getattr(workload, "TOGETHER", ())):
             results += workload.measure(point)
-    if values.json is not None and not values.results:
+    if values.json is not None and not values.saved:
         report.write(values.json, name, machine.describe(), results)
     if values.plot is not None and results:
         getattr(workload, "draw", _draw)(values.plot, results)

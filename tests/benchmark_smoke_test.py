@@ -173,7 +173,7 @@ def test_results_are_reported_again(tmp_path):
     heads = [line for line in growth.table(results).splitlines() if line.startswith("| rows")]
     document = tmp_path / "document.md"
     document.write_text(f"{heads[0]}\n|---|\n| old |\n\nbetween\n\n{heads[1]}\n", encoding="utf-8")
-    flags = ["--results", f"{first},{second}", "--into", str(document), "--plot", str(tmp_path / "plot.svg")]
+    flags = ["--saved", f"{first},{second}", "--into", str(document), "--plot", str(tmp_path / "plot.svg")]
     done = run_program(MEASURE, "growth", *flags)
     assert done.returncode == 0, done.stderr
     one, other = growth.table(results).split("\n\n")

@@ -71,7 +71,7 @@ _COMMON = {
 _OUTPUT = {
     "json": Flag(pathlib.Path, "file to write all numbers to"),
     "plot": Flag(pathlib.Path, "picture to draw, .png or .svg"),
-    "results": Flag(pathlib.Path, "files of --json to report instead of measuring", ()),
+    "saved": Flag(pathlib.Path, "files of --json to report instead of measuring", ()),
     "into": Flag(pathlib.Path, "Markdown file of which tables with the same heads are replaced"),
 }
 

@@ -15,7 +15,7 @@ back before each step with new rows.
 Peers need more memory than ours: with --peer_rows they stop at so many rows. Results of several runs, such as
 one without peers to more rows, become one table and one picture:
 
-    measure.py growth --results few.json,many.json --plot docs/images/growth.png --into docs/performance.md
+    measure.py growth --saved few.json,many.json --plot docs/images/growth.png --into docs/performance.md
 """
 
 from __future__ import annotations
