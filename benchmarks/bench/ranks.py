@@ -89,7 +89,7 @@ class Rank(NamedTuple):
 
     def exchanged(self, step: Sequence[Any], restart: Callable[[Any], object]) -> dict[str, float]:
         """What a step over the batches exchanges, on average, by the fields of `exchange_statistics`."""
-        from sparse_operation_kit.ranks.exchange_statistics import exchange_statistics
+        from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
         statistics = exchange_statistics()
         restart(self.session)
