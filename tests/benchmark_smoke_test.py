@@ -431,6 +431,9 @@ def test_synthetic_models_have_equal_losses_on_both_sides(tmp_path):
     _, (result,) = run_workload(tmp_path, "synthetic_models", "--ranks", "2")
     assert result.question == {"model": "dlrm", "ranks": 2}
     assert list(result.timings) == ["over ranks", "plain", "network"]
+    # Ids, rows and gradients: one exchange each, whatever the number of tables.
+    assert result.counts["exchanges"] == 3
+    assert result.counts["bytes"] > 0 and result.counts["bytes, plain"] > 0
 
 
 @pytest.mark.usefixtures("launcher")
@@ -438,6 +441,3 @@ def test_restores_on_other_numbers_of_ranks(tmp_path):
     _, (result,) = run_workload(tmp_path, "restores", "--forms", "own", "--held", "300", "--ranks", "2,1")
     wanted = ["1 to 2 ranks", "save, 2 ranks", "2 to 1 ranks", "save, 1 ranks"]
     assert [name for name in result.timings if "ranks" in name] == wanted
-    # Ids, rows and gradients: one exchange each, whatever the number of tables.
-    assert result.counts["exchanges"] == 3
-    assert result.counts["bytes"] > 0 and result.counts["bytes, plain"] > 0
