@@ -135,7 +135,9 @@ class ExportsParquet(_Exports):
 
     def _check_rows(self, path: Path) -> None:
         for table, name in enumerate(TABLES):
-            read = pyarrow.parquet.read_table(path / f"{name}.parquet", partitioning=None)
+            # Not from the file: Arrow's threads may close it after the table is there.
+            file = pyarrow.BufferReader((path / f"{name}.parquet").read_bytes())
+            read = pyarrow.parquet.read_table(file)
             rows = np.array(read["values"].to_pylist(), np.float32)
             self._check_table(table, np.array(read["key"]), rows)
 

@@ -23,8 +23,9 @@ namespace {
 
 // Records are written in ranges of at most this size, which the cache of a core holds.
 constexpr int64_t kWriteBytes = int64_t{64} << 10;
-// What the copy and the checksum of a byte take, and a call of the operating system.
+// What the copy and the checksum of a byte take, the copy alone, and a call of the operating system.
 constexpr int64_t kBytesPerNs = 2;
+constexpr int64_t kMovedBytesPerNs = 4;
 constexpr int64_t kCallNs = 2000;
 constexpr int64_t kAdviceNs = 400;
 // After a call that needed the disk, so many ask ahead. If all is in memory that costs as much as reading it.
@@ -143,12 +144,31 @@ void RowFile::Free(int64_t place) {
 
 Status RowFile::Append(Executor& executor, Span<const int64_t> rows,
                        FunctionRef<const char*(int64_t i)> record, Span<int64_t> places) {
+  return Write(
+      executor, places,
+      [&](int64_t begin, int64_t end, char* to) {
+        const int64_t floats = record_bytes_ / static_cast<int64_t>(sizeof(float));
+        const int64_t ahead = PrefetchDistance(floats);
+        for (int64_t i = begin; i < end; ++i, to += stride_) {
+          if (i + ahead < end) PrefetchFloats(reinterpret_cast<const float*>(record(i + ahead)), floats);
+          std::memcpy(to + sizeof(Header), record(i), record_bytes_);
+          const Header header = {rows[i], Crc32c(to + sizeof(Header), record_bytes_), 0};
+          std::memcpy(to, &header, sizeof(header));
+        }
+        return OkStatus();
+      },
+      kBytesPerNs);
+}
+
+Status RowFile::Write(Executor& executor, Span<int64_t> places,
+                      FunctionRef<Status(int64_t begin, int64_t end, char* to)> stored,
+                      int64_t bytes_per_ns) {
   // Where ranges begin that are neighbours in the file.
   const int64_t most = std::max<int64_t>(kWriteBytes / stride_, 1);
   std::vector<int64_t> begins;
   int64_t taken = 0;
   Status status;
-  for (; taken < rows.size(); ++taken) {
+  for (; taken < places.size(); ++taken) {
     const StatusOr<int64_t> place = TakePlace();
     status = place.status();
     if (!status.ok()) break;
@@ -160,17 +180,19 @@ Status RowFile::Append(Executor& executor, Span<const int64_t> rows,
   LowestError error;
   if (status.ok()) {
     const int64_t ranges = static_cast<int64_t>(begins.size()) - 1;
-    const int64_t ns = rows.size() * stride_ / kBytesPerNs / std::max<int64_t>(ranges, 1);
+    const int64_t ns = taken * stride_ / bytes_per_ns / std::max<int64_t>(ranges, 1);
     executor.ParallelFor(ranges, kCallNs + ns, [&](int64_t first, int64_t last) {
-      error.Add(first, WithinMemory([&]() -> Status {
-                  const std::unique_ptr<char[]> buffer(new char[std::min(most, taken) * stride_]);
-                  for (int64_t range = first; range < last; ++range) {
-                    const int64_t begin = begins[range];
-                    SOK_RETURN_IF_ERROR(
-                        WriteRange(rows, record, begin, begins[range + 1], places[begin], buffer.get()));
-                  }
-                  return OkStatus();
-                }));
+      error.Add(
+          first, WithinMemory([&]() -> Status {
+            const std::unique_ptr<char[]> buffer(new char[std::min(most, taken) * stride_]);
+            for (int64_t range = first; range < last; ++range) {
+              const int64_t begin = begins[range];
+              const int64_t end = begins[range + 1];
+              SOK_RETURN_IF_ERROR(stored(begin, end, buffer.get()));
+              SOK_RETURN_IF_ERROR(WriteAt(OffsetOf(places[begin]), buffer.get(), (end - begin) * stride_));
+            }
+            return OkStatus();
+          }));
     });
     status = error.status();
   }
@@ -178,21 +200,6 @@ Status RowFile::Append(Executor& executor, Span<const int64_t> rows,
     for (int64_t i = 0; i < taken; ++i) Free(places[i]);
   }
   return status;
-}
-
-Status RowFile::WriteRange(Span<const int64_t> rows, FunctionRef<const char*(int64_t i)> record,
-                           int64_t begin, int64_t end, int64_t place, char* buffer) const {
-  const int64_t floats = record_bytes_ / static_cast<int64_t>(sizeof(float));
-  const int64_t ahead = PrefetchDistance(floats);
-  char* at = buffer;
-  for (int64_t i = begin; i < end; ++i, at += stride_) {
-    if (i + ahead < end) PrefetchFloats(reinterpret_cast<const float*>(record(i + ahead)), floats);
-    const char* const from = record(i);
-    std::memcpy(at + sizeof(Header), from, record_bytes_);
-    const Header header = {rows[i], Crc32c(at + sizeof(Header), record_bytes_), 0};
-    std::memcpy(at, &header, sizeof(header));
-  }
-  return WriteAt(OffsetOf(place), buffer, at - buffer);
 }
 
 Status RowFile::Read(Executor& executor, Span<const int64_t> rows, Span<const int64_t> places,
@@ -275,7 +282,7 @@ Status RowFile::Compact(Executor& executor, FunctionRef<int64_t(int64_t row)> pl
                         FunctionRef<void(int64_t row, int64_t place)> moved) {
   // A few segments may always be partly in use, so that small files are not moved around.
   constexpr int64_t kSpare = 4;
-  while ((InUse() - kSpare) * per_segment_ > 2 * records_) {
+  while ((InUse() - kSpare) * per_segment_ > records_ + records_ / 2) {
     SOK_RETURN_IF_ERROR(EmptySegment(executor, place, moved));
   }
   return OkStatus();
@@ -291,36 +298,46 @@ Status RowFile::EmptySegment(Executor& executor, FunctionRef<int64_t(int64_t row
   if (emptiest < 0) return OkStatus();
   const int64_t first = emptiest * per_segment_;
   posix_fadvise(descriptor_, OffsetOf(first), per_segment_ * stride_, POSIX_FADV_WILLNEED);
-  const int64_t most = std::max<int64_t>(kWriteBytes / stride_, 1);
-  std::vector<char> records(std::min(most, per_segment_) * record_bytes_);
-  const auto record = [&](int64_t i) { return records.data() + i * record_bytes_; };
-  for (int64_t begin = first; begin < first + per_segment_; begin += most) {
-    std::vector<int64_t> rows;
-    std::vector<int64_t> places;
-    const GuardedCopies copies;
-    for (int64_t at = begin; at < std::min(begin + most, first + per_segment_); ++at) {
-      Header header;
-      SOK_RETURN_IF_ERROR(ReadHeader(copies, at, &header));
-      if (place(header.row) != at) continue;
-      rows.push_back(header.row);
-      places.push_back(at);
-    }
-    SOK_RETURN_IF_ERROR(Read(executor, rows, places, record));
-    SOK_RETURN_IF_ERROR(Append(executor, rows, record, Span<int64_t>(places)));
-    for (size_t i = 0; i < rows.size(); ++i) {
-      Free(place(rows[i]));
-      moved(rows[i], places[i]);
-    }
-    // From here on the segment may be used again.
-    if (used_[emptiest] == 0) return OkStatus();
+  std::vector<int64_t> rows;
+  std::vector<int64_t> before;
+  const GuardedCopies copies;
+  for (int64_t at = first; at < first + per_segment_; ++at) {
+    constexpr int64_t kAhead = 8;
+    if (map_ != nullptr && at + kAhead < first + per_segment_) Prefetch(map_ + OffsetOf(at + kAhead));
+    Header header;
+    SOK_RETURN_IF_ERROR(ReadStored(copies, at, sizeof(header), &header));
+    if (place(header.row) != at) continue;
+    rows.push_back(header.row);
+    before.push_back(at);
   }
-  return DataLoss(used_[emptiest], " rows came back damaged from a file in '", folder_,
-                  "'; restore the table from a checkpoint");
+  if (static_cast<int64_t>(rows.size()) != used_[emptiest]) {
+    return DataLoss(used_[emptiest] - static_cast<int64_t>(rows.size()),
+                    " rows came back damaged from a file in '", folder_,
+                    "'; restore the table from a checkpoint");
+  }
+  // With their checksums, which tell later whether a record was damaged.
+  std::vector<int64_t> places(rows.size());
+  SOK_RETURN_IF_ERROR(Write(
+      executor, Span<int64_t>(places),
+      [&](int64_t begin, int64_t end, char* to) {
+        const GuardedCopies guarded;
+        for (int64_t i = begin; i < end; ++i, to += stride_) {
+          SOK_RETURN_IF_ERROR(ReadStored(guarded, before[i], stride_, to));
+        }
+        return OkStatus();
+      },
+      kMovedBytesPerNs));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Free(before[i]);
+    moved(rows[i], places[i]);
+  }
+  return OkStatus();
 }
 
-Status RowFile::ReadHeader(const GuardedCopies& copies, int64_t place, Header* header) const {
-  if (map_ != nullptr && copies.Copy(map_ + OffsetOf(place), sizeof(*header), header)) return OkStatus();
-  return ReadAt(OffsetOf(place), header, sizeof(*header));
+Status RowFile::ReadStored(const GuardedCopies& copies, int64_t place, int64_t bytes, void* to) const {
+  if (map_ != nullptr && copies.Copy(map_ + OffsetOf(place), bytes, to)) return OkStatus();
+  // If there is an error, a call says which.
+  return ReadAt(OffsetOf(place), to, bytes);
 }
 
 Status RowFile::WriteAt(int64_t offset, const char* data, int64_t bytes) const {

@@ -18,12 +18,12 @@ namespace sok {
 // Records of one size in a file without a name, which ends with the process: after a kill nothing is left,
 // and nobody else's file can be taken for it. It is not a durable copy: nothing is synced.
 //
-// The file is a log in segments of about 16 MiB. Append writes records one behind the other, which a disk
+// The file is a log in segments of about 4 MiB. Append writes records one behind the other, which a disk
 // does many times as fast as writes at random; each gets a place, its number in the file. A segment whose
 // records were all freed is used again, the last freed first: its pages are likely to be in memory still, and
 // to write to these takes a tenth of the time of new ones. A few such segments are kept; what others take on
-// the disk is given back. Compact makes such segments, so that the file has at most about twice the records
-// in use.
+// the disk is given back. Compact makes such segments, so that the file has at most about half
+// as many records again as are in use.
 //
 // Reads copy from a map of the file, which takes a third of the time of a call for each record. The map's
 // pages are the file's in memory, which the system can take back. After a page had to be read from the disk,
@@ -36,7 +36,7 @@ namespace sok {
 // Move-only. Thread safety: none; calls use the executor's threads.
 class RowFile {
  public:
-  static constexpr int64_t kSegmentBytes = int64_t{16} << 20;
+  static constexpr int64_t kSegmentBytes = int64_t{4} << 20;
 
   // A file in `folder`, which is made if it is missing, for records of `record_bytes`. Without `maps`, calls
   // read.
@@ -63,9 +63,9 @@ class RowFile {
   // Frees the place of a record.
   void Free(int64_t place);
 
-  // Moves records to the end of the file until at most about half of it is of freed ones. place(row) is the
-  // place of a row now, or negative; moved(row, place) says its new one. After an error each record has one
-  // place, but not all that can be moved were.
+  // Moves records to the end of the file until at most about a third of it is of freed ones. place(row) is
+  // the place of a row now, or negative; moved(row, place) says its new one. After an error each record has
+  // one place, but not all that can be moved were.
   Status Compact(Executor& executor, FunctionRef<int64_t(int64_t row)> place,
                  FunctionRef<void(int64_t row, int64_t place)> moved);
 
@@ -94,15 +94,18 @@ class RowFile {
   void Release(int64_t segment);
   // Maps at least the first `bytes` of the file, if it can be.
   void Map(int64_t bytes);
-  Status WriteRange(Span<const int64_t> rows, FunctionRef<const char*(int64_t i)> record, int64_t begin,
-                    int64_t end, int64_t place, char* buffer) const;
+  // Writes records to new places. stored(begin, end, to) sets what is stored for [begin, end), and takes a
+  // nanosecond for `bytes_per_ns`. After an error the file has none of them.
+  Status Write(Executor& executor, Span<int64_t> places,
+               FunctionRef<Status(int64_t begin, int64_t end, char* to)> stored, int64_t bytes_per_ns);
   Status ReadRange(Span<const int64_t> rows, Span<const int64_t> places, FunctionRef<char*(int64_t i)> to,
                    int64_t begin, int64_t end) const;
   // Does work(begin, end) on ranges of [0, n), as ParallelFor, and notes whether it needed the disk.
   void NoteDiskReads(Executor& executor, int64_t n, int64_t ns,
                      FunctionRef<void(int64_t begin, int64_t end)> work);
   Status ReadRecord(const GuardedCopies& copies, int64_t row, int64_t place, char* record) const;
-  Status ReadHeader(const GuardedCopies& copies, int64_t place, Header* header) const;
+  // Reads the first `bytes` of what is stored at a place.
+  Status ReadStored(const GuardedCopies& copies, int64_t place, int64_t bytes, void* to) const;
   // Frees the emptiest segment that is full.
   Status EmptySegment(Executor& executor, FunctionRef<int64_t(int64_t row)> place,
                       FunctionRef<void(int64_t row, int64_t place)> moved);

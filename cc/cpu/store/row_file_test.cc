@@ -116,8 +116,8 @@ TEST(RowFileTest, RecordsComeBackAndTheFileStaysSmall) {
       ASSERT_TRUE(model.Compact().ok());
       ASSERT_TRUE(model.Read().ok());
       ASSERT_EQ(model.file().records(), model.size());
-      // Twice the records, a few segments, and those that are kept.
-      const int64_t in_use = 2 * model.size() / of_segment + 5;
+      // Half as many records again, a few segments, and those that are kept.
+      const int64_t in_use = 3 * model.size() / 2 / of_segment + 5;
       ASSERT_LE(model.file().bytes(), 36 * of_segment * (in_use + 1 + in_use / 8)) << segment;
     }
   }
