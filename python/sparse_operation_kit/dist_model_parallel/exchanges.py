@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Sequence
 
@@ -62,10 +61,10 @@ def swap(
         def backward(*gradients):
             every = iter(gradients)
             by_receiver = [[next(every) for _ in of_sender] for of_sender in widths]
-            here = [_here(own_counts[rank]) for rank in range(ranks.size)]
+            here = [own_counts[rank] for rank in range(ranks.size)]
             back_name = exchange_names.unique_name(f"gradient of {name}")
             # An error on any rank ends the lookup on all ranks. Then no rank may start the next exchange.
-            with _after(here):
+            with tf.control_dependencies([] if tf.executing_eagerly() else here):
                 back = _exchange(by_receiver, here, [widths[ranks.rank]] * ranks.size, back_name)
             return [tf.concat(of_matrix, axis=0) for of_matrix in zip(*back)]
 
@@ -73,15 +72,6 @@ def swap(
 
     arrived = iter(forward(*own))
     return [[next(arrived) for _ in of_sender] for of_sender in widths]
-
-
-def _here(tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor in the default graph, which may be a function that captures it."""
-    return tf.identity(tensor)
-
-
-def _after(tensors: Sequence[tf.Tensor]) -> contextlib.AbstractContextManager:
-    return contextlib.nullcontext() if tf.executing_eagerly() else tf.control_dependencies(tensors)
 
 
 def _exchange(

@@ -1,1 +1,1 @@
-"""The process among the other ranks: `Init`, the communicator, names and counts of exchanges."""
+"""The process among the other ranks: `Init`, the communicator, stages, names and counts of exchanges."""

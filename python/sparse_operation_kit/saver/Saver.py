@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.ranks.agreement import Stages
 from sparse_operation_kit.ranks.communicator import communicator
-from sparse_operation_kit.saver.agreement import Stages
 from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 

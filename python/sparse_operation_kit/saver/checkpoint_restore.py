@@ -21,8 +21,8 @@ from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.checkpoint.other_systems import powers_of_async
 from sparse_operation_kit.graphs import graph_keys, graph_ops
 from sparse_operation_kit.lookup.group import is_reading_only
+from sparse_operation_kit.ranks.agreement import Stages
 from sparse_operation_kit.ranks.exchange_names import list_of
-from sparse_operation_kit.saver.agreement import Stages
 from sparse_operation_kit.saver.table_saveables import Feeding, is_table, name_of, tables_of, variable_of
 from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable

@@ -28,10 +28,10 @@ from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.errors import path_problem
 from sparse_operation_kit.compat.internals import session as tf_session
 from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.ranks.agreement import Stages, agree
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.saver import old_checkpoints, retention
-from sparse_operation_kit.saver.agreement import Stages, agree
 from sparse_operation_kit.saver.table_saveables import Feeding, RenamedTable, name_of, variable_of
 from sparse_operation_kit.tables import row_policies, table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable

@@ -18,8 +18,8 @@ from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.checkpoint.exporting import into_new_folder
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.graphs import graph_keys, graph_ops
+from sparse_operation_kit.ranks.agreement import agree
 from sparse_operation_kit.ranks.communicator import alone, communicator
-from sparse_operation_kit.saver import agreement
 from sparse_operation_kit.serving.stock_graph import StockGraph
 from sparse_operation_kit.serving.stock_models import write_stock_model
 from sparse_operation_kit.serving.stock_tables import Absent, StockOptions
@@ -39,7 +39,7 @@ class Together:
         """
         self._what = what
         self._number = tf.compat.v1.placeholder(tf.int64, [], name="export_number")
-        self._of_all = agreement.agree(tf.reshape(self._number, [1]), f"{what}: an export for serving")
+        self._of_all = agree(tf.reshape(self._number, [1]), f"{what}: an export for serving")
 
     def begin(self, session: tf.compat.v1.Session) -> None:
         """Waits for all ranks. Raises FailedPreconditionError if one does not come."""

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.agreement import Stages
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import table_parts
 
@@ -73,10 +74,9 @@ def _checked_on_all_ranks(who: str, variable: Any, keys: tf.Tensor, rows: tf.Ten
     for is_valid, text in reversed(_checks(who, variable, keys, rows)):
         code = tf.where(is_valid, code, tf.constant(tf.errors.INVALID_ARGUMENT))
         message = tf.where(is_valid, message, text)
-    # Unlike an allgather, it ends with an error if a rank does not take part.
-    codes, _ = communicator().send_to_all(tf.cast([code], tf.int64), f"{what}: validity")
-    failures = tf.cast(codes, tf.int32)
-    return native.ops.sok_raise_failures([code], [message], failures, what=f"{who}: assign_rows")
+    stages = Stages(f"{who}: assign_rows", exchange=what)
+    stages.add([(code, message)], "validity")
+    return stages.raise_failures()
 
 
 def _checks(who: str, variable: Any, keys: tf.Tensor, rows: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.ranks import exchange_names
+from sparse_operation_kit.ranks.agreement import agree
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import table_parts
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -112,11 +113,8 @@ def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
         with on_device(tables[0].servers.worker):
             return tf.add_n(of_parts)
     (numbers,) = of_parts
-    known = communicator()
-    if known.size == 1:
+    if communicator().size == 1:
         return numbers
-    name = exchange_names.list_of([table.m_var_name for table in tables])
-    received, _ = known.send_to_all(
-        tf.reshape(numbers, [-1]), exchange_names.unique_name(f"statistics of {name}")
-    )
-    return tf.reduce_sum(tf.reshape(received, [known.size, *numbers.shape]), axis=0)
+    names = exchange_names.list_of([table.m_var_name for table in tables])
+    name = exchange_names.unique_name(f"statistics of {names}")
+    return tf.reshape(tf.reduce_sum(agree(tf.reshape(numbers, [-1]), name), axis=0), numbers.shape)

@@ -26,14 +26,17 @@ class Stages:
       proceed: scalar bool tensor, whether no rank has failed so far.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, exchange: str | None = None) -> None:
         """Starts without stages.
 
         Args:
-          what: the beginning of error messages and exchange names, the same on all ranks.
+          what: the beginning of error messages and, unless `exchange` is given, of exchange names; the same
+            on all ranks.
+          exchange: the beginning of exchange names.
         """
         self.proceed = tf.constant(True)
         self._what = what
+        self._exchange = exchange or what
         self._codes: list[tf.Tensor] = []
         self._messages: list[tf.Tensor] = []
         self._failures: list[tf.Tensor] = []
@@ -59,7 +62,7 @@ class Stages:
             any_failed, failures = failed, tf.expand_dims(tf.cast(failed, tf.int32), 0)
             words_of_all = tf.stack([words]) if words else tf.zeros([1, 0], tf.int64)
         else:
-            of_all = agree(tf.stack([tf.cast(failed, tf.int64), *words]), f"{self._what}: {stage}")
+            of_all = agree(tf.stack([tf.cast(failed, tf.int64), *words]), f"{self._exchange}: {stage}")
             failures, words_of_all = tf.cast(of_all[:, 0], tf.int32), of_all[:, 1:]
             any_failed = tf.reduce_any(tf.not_equal(failures, 0))
         self.proceed = tf.logical_and(self.proceed, tf.logical_not(any_failed))
