@@ -70,6 +70,6 @@ while read -ra line; do
   esac < /dev/null
 done <<< "$list"
 results="$(for name in steps exact_adam large_forward parts trainer; do find "$OUT" -name "$name.json"; done | paste -sd,)"
-[ -z "$results" ] || measure goals goals --results "$results"
+[ -z "$results" ] || measure goals goals --saved "$results"
 say "Numbers, tables and pictures are in $OUT."
 [ ${#FAILED[@]} = 0 ] || fail "Failed: ${FAILED[*]}; their messages are above."

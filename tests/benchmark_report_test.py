@@ -1,3 +1,4 @@
+# Not on GPUs: a program; the tests gpu_* have one
 """The parts of benchmarks/bench: jobs and their ids, timing, agreement, tables, goals and flags."""
 
 import argparse
@@ -144,6 +145,8 @@ def test_results_are_read_as_written_and_goals_are_reached_or_missed(tmp_path):
         ["dim 16, what step", "torch", "2.50", "2.5", "3", "reached"],
         ["dim 16, what step", "torch", "2.50", "2.6", "", "missed"],
     ]
+    (both,) = report.joined(read)
+    assert report.goals_table([both]) == report.goals_table(read)
     plots.goals(tmp_path / "goals.png", read)
     assert (tmp_path / "goals.png").read_bytes().startswith(b"\x89PNG")
 

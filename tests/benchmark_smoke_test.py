@@ -82,7 +82,7 @@ def test_parts(tmp_path):
         assert goal.beside == "tf.unique" or goal.beside.endswith("lines in flight")
     assert results[-1].counts["a cache line to the other core, ns"] > 1
     # The goals are read from that file.
-    goals = run_program(MEASURE, "goals", "--results", str(tmp_path / "results.json"))
+    goals = run_program(MEASURE, "goals", "--saved", str(tmp_path / "results.json"))
     assert goals.stdout == report.goals_table(results) + "\n"
     assert len(goals.stdout.splitlines()) == 2 + 7
 

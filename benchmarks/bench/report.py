@@ -131,14 +131,17 @@ def read(path: pathlib.Path) -> list[Result]:
 
 
 def joined(results: Sequence[Result]) -> list[Result]:
-    """Results that ask the same in one, with the contenders of all. Of equal ones, the first counts."""
+    """Results that ask the same in one, with all contenders and goals. Of equal ones, the first counts."""
     by_question: dict[str, Result] = {}
     for result in results:
         before = by_question.setdefault(json.dumps(result.question), result)
         timings, counts = {**result.timings, **before.timings}, {**result.counts, **before.counts}
         in_order = {name: timings[name] for name in (*before.timings, *result.timings)}
         by_question[json.dumps(result.question)] = dataclasses.replace(
-            before, timings=in_order, counts=counts
+            before,
+            timings=in_order,
+            counts=counts,
+            goals=tuple(dict.fromkeys((*before.goals, *result.goals))),
         )
     return list(by_question.values())
 

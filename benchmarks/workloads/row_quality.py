@@ -1,6 +1,6 @@
 """Held-out AUC of examples/train_ctr.py with rows and slots in fewer bytes.
 
-Flags that are unknown here are passed to train_ctr.py. `--results a.json,b.json` shows earlier results.
+Flags that are unknown here are passed to train_ctr.py.
 """
 
 from __future__ import annotations
@@ -46,17 +46,13 @@ FLAGS = {
     "kind": flags.Flag(flags.one_of("kind", tuple(_KINDS)), "what to compare", tuple(_KINDS)),
     "seeds": flags.Flag(flags.number(int, 0), "seeds of split, order and initial values", (1, 2, 3)),
     "dim": 16,
-    "results": flags.Flag(pathlib.Path, "--json files to show instead of training", ()),
 }
-TOGETHER = ("kind", "results")
+TOGETHER = ("kind",)
 PASSED_ON = True  # flags that are not known here
 
 
 def measure(point: argparse.Namespace) -> list[Result]:
     """Trains each kind on one data set with one seed."""
-    if point.results:
-        first = point.dataset == next(iter(_DATASETS)) and point.seeds == 1
-        return [result for path in point.results for result in report.read(path)] if first else []
     run = ["--dataset", point.dataset, *_DATASETS[point.dataset], "--dim", str(point.dim)]
     if point.dataset != "synthetic":
         folder = getattr(point, point.dataset)
