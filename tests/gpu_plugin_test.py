@@ -1,3 +1,4 @@
+# Not on GPUs: it always has the fake one
 """The device of `fake_gpu_device` alone: a GPU to TensorFlow, whose memory the host cannot touch."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import fake_gpu_device
-import forked
+import fork_server
 
 v1 = tf.compat.v1
 GPU = "/GPU:0"
@@ -59,7 +60,7 @@ def _output_and_status_of(function):
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, errors="replace") as output:
-        return output.read(), forked.exit_code(os.waitpid(child, 0)[1])
+        return output.read(), fork_server.exit_code(os.waitpid(child, 0)[1])
 
 
 def test_a_host_that_touches_the_device_s_memory_dies():

@@ -6,9 +6,8 @@
 
     assert ranks.run(worker, 5, ranks=3, transport="gloo") == [0, 5, 10]
 
-Ranks are forked from a process that has imported TensorFlow, if there is one: with "gloo" see `forked`, with
-the other transports tools/fork_server.py. Still each takes a second. So a test module should have few
-launches with many cases each: see `run_checks`.
+Ranks are forked from a process that has imported TensorFlow, if there is one (tools/fork_server.py). Still
+each takes a second. So a test module should have few launches with many cases each: see `run_checks`.
 """
 
 from __future__ import annotations
@@ -356,7 +355,7 @@ def _end() -> None:
 
     That takes a third of the time of a rank with a small function.
     """
-    threading._shutdown()  # waits for threads
+    threading._shutdown()  # type: ignore[attr-defined] # waits for threads
     atexit._run_exitfuncs()  # among them Horovod's shutdown
     sys.stdout.flush()
     sys.stderr.flush()

@@ -5,7 +5,8 @@ used them, and has imported nothing from this checkout. It has compiled the chec
 the sources to each test at another path, for which Python finds no compiled files. tools/run_pytest.py, the
 program of every Python test, connects to the server and sends its arguments, environment, working directory
 and standard streams. The server forks a process that runs the test with them, and the client waits until that
-process ends. Without a server, as under a plain `bazel test`, the program imports TensorFlow itself.
+process ends. Tests get processes of their own in the same way (`tests/forked.py`). Without a server, as under
+a plain `bazel test`, each program imports TensorFlow itself.
 
 A server accepts only clients of the same checkout, interpreter and user.
 
@@ -32,32 +33,60 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 
-_MAX_REQUEST_BYTES = 1 << 18
 _STREAMS = (0, 1, 2)
 # The folders of modules that tests and programs import.
 _MODULES = ("python", "tests", "examples", "benchmarks")
 
 
-def run_in_fork(command: list[str]) -> int | None:
-    """Runs a Python program with its arguments in a process forked by the server.
+def start_in_fork(
+    command: list[str], streams: Sequence[int], environment: dict[str, str], path: list[str]
+) -> tuple[socket.socket, int] | None:
+    """Starts a Python program in a process forked by the server.
+
+    Args:
+      command: the program and its arguments.
+      streams: the descriptors of its standard streams.
+      environment: its environment.
+      path: its `sys.path`.
 
     Returns:
-      Its exit status; -N if signal N ended it; None if no server runs.
+      None if no server runs. Else what `status_of` reads, and the process id. If the former is closed before
+      the process has ended, the process is killed.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        try:
-            server.connect(_address())
-        except OSError:
-            return None
-        if _peer_user(server) != os.getuid():
-            return None
-        request = pickle.dumps((command, dict(os.environ), os.getcwd(), sys.path))
-        streams = array.array("i", _STREAMS).tobytes()
-        server.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
-        answer = server.recv(64)
-        return pickle.loads(answer) if answer else 1
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        server.connect(_address())
+    except OSError:
+        server.close()
+        return None
+    if _peer_user(server) != os.getuid():
+        server.close()
+        return None
+    # In a file, because a message of a socket has a limited size.
+    with tempfile.TemporaryFile() as file:
+        pickle.dump((command, environment, os.getcwd(), path), file)
+        file.flush()
+        rights = array.array("i", [*streams, file.fileno()]).tobytes()
+        server.sendmsg([b"r"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    return server, pickle.loads(server.recv(64))
+
+
+def status_of(server: socket.socket) -> int:
+    """Waits for the end of a started process; returns its exit status, -N if signal N ended it."""
+    answer = server.recv(64)
+    return pickle.loads(answer) if answer else 1
+
+
+def run_in_fork(command: list[str]) -> int | None:
+    """Runs a Python program as `start_in_fork`, like this process; returns its exit status."""
+    started = start_in_fork(command, _STREAMS, dict(os.environ), sys.path)
+    if started is None:
+        return None
+    with started[0] as server:
+        return status_of(server)
 
 
 def _run_program_in_fork(command: list[str]) -> int:
@@ -107,8 +136,8 @@ def _watched_program(connection: socket.socket) -> Callable[[], object]:
     """
     if _peer_user(connection) != os.getuid():
         os._exit(1)
-    request, rights, _, _ = connection.recvmsg(_MAX_REQUEST_BYTES, socket.CMSG_SPACE(4 * len(_STREAMS)))
-    streams = array.array("i", rights[0][2])
+    _, rights, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(4 * (len(_STREAMS) + 1)))
+    *streams, file = array.array("i", rights[0][2])
     # Without os.pidfd_open, which Python 3.7 lacks: the signal of the child's end writes a byte to the pipe.
     ends, ended = os.pipe()
     os.set_blocking(ended, False)
@@ -122,17 +151,25 @@ def _watched_program(connection: socket.socket) -> Callable[[], object]:
             os.close(descriptor)
         connection.close()
         os.setpgid(0, 0)  # also called by the parent, as either process may run first
-        return lambda: _run_program(list(streams), *pickle.loads(request))
-    for stream in streams:
-        os.close(stream)
+        with open(file, "rb") as request:
+            request.seek(0)
+            arguments = pickle.load(request)
+        return lambda: _run_program(streams, *arguments)
+    for descriptor in (*streams, file):
+        os.close(descriptor)
     os.setpgid(pid, pid)
+    connection.send(pickle.dumps(pid))
     status = _wait(pid, ends, connection)
     if status is None:
         os.killpg(pid, signal.SIGKILL)
     else:
-        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-        connection.send(pickle.dumps(code))
+        connection.send(pickle.dumps(exit_code(status)))
     os._exit(0)
+
+
+def exit_code(status: int) -> int:
+    """The exit code in a status of `os.waitpid`; -N if signal N ended the process."""
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
 
 
 def _wait(pid: int, ends: int, connection: socket.socket) -> int | None:
@@ -183,7 +220,7 @@ def _compile_modules(checkout: pathlib.Path) -> None:
         if code is None:
             return compile_source(self, data, path, *args, **options)
         # As Python itself does for a compiled file that was moved.
-        _imp._fix_co_filename(code, path)
+        _imp._fix_co_filename(code, path)  # type: ignore[attr-defined]
         return code
 
     importlib.machinery.SourceFileLoader.source_to_code = source_to_code

@@ -1,13 +1,11 @@
 """Entry point of Python test targets: runs pytest on the target's files, with Bazel's report and test filter.
 
-The process imports TensorFlow before the tests, so that the processes that tests fork have it imported
-(`tests/forked.py`). If tools/fork_server.py runs, it forks this process. With SOK_TEST_DEVICE, the process
-has the GPU of `tests/fake_gpu_device.py`.
+If tools/fork_server.py runs, it forks this process, which then has TensorFlow imported. With SOK_TEST_DEVICE,
+the process has the GPU of `tests/fake_gpu_device.py`.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
@@ -38,33 +36,15 @@ def run_pytest(config: str, arguments: list[str]) -> int:
     return int(status)
 
 
-def _write_no_graph_files() -> None:
-    """Keeps MonitoredTrainingSession and Estimator from writing graph.pbtxt, here and in forked processes.
-
-    Writing a graph as text takes longer than a few steps of it, and no test reads the file.
-    """
-    from tensorflow.python.training import training_util
-
-    training_util.write_graph = lambda *arguments, **options: None
-
-
-def main(config: str, arguments: list[str]) -> object:
-    """Runs the tests; returns the exit status. Also returns in the processes that tests fork."""
+def main(config: str, arguments: list[str]) -> int:
+    """Runs the tests; returns the exit status."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow  # noqa: F401 - for the processes forked from this one
-
     import forked
 
-    _write_no_graph_files()
-    # Forked processes need not garbage-collect the objects they share, which would take each of them a
-    # second.
-    gc.freeze()
-    program = forked.start_server()
+    forked.write_no_graph_files()
     if os.environ.get("SOK_TEST_DEVICE"):
-        # In each process: CUDA has no device in a process forked from one that has asked for it.
         import fake_gpu_device  # noqa: F401
-
-    return program() if program else run_pytest(config, arguments)
+    return run_pytest(config, arguments)
 
 
 if __name__ == "__main__":

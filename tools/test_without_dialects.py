@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 _DIALECTS = ("deeprec", "dist_model_parallel", "experiment")
 _NAMES_A_DIALECT = re.compile(rf"\b({'|'.join(_DIALECTS)}|distributed_embeddings)\b")
-_OF_WHOLE_LIBRARY = re.compile(r"(documentation|example_.*|benchmark_.*|gpu_programs|v1_programs)_test")
+_OF_WHOLE_LIBRARY = re.compile(r"(documentation|example_.*|benchmark_.*|cuda_programs|v1_programs)_test")
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +37,12 @@ def main(arguments: list[str]) -> int:
         copy = Path(folder, "sok")
         _copy_checkout(copy)
         files = arguments or sorted(_tests_without_dialects(copy / "tests"))
-        with futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        # It ends with its input, which this context closes.
+        server = [sys.executable, str(copy / "tools/fork_server.py"), "cat"]
+        with (
+            subprocess.Popen(server, stdin=subprocess.PIPE),
+            futures.ThreadPoolExecutor(os.cpu_count()) as pool,
+        ):
             reports = [Path(folder, f"{number}.xml") for number in range(len(files))]
             runs = pool.map(functools.partial(_run, copy), files, reports)
             for number, (file, run) in enumerate(zip(files, runs), start=1):
