@@ -1,3 +1,4 @@
+# Not on GPUs: it always has the fake one
 """The benchmarks of GPUs: both sides on `fake_gpu_device`, and engine_benchmark on the host."""
 
 import json

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: a program; the tests gpu_* have one
 """The workloads of benchmarks/measure.py run at a tiny size, also beside other libraries and over ranks."""
 
 import dataclasses

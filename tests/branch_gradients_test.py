@@ -1,3 +1,4 @@
+# Tags: versions, old_version
 """Lookups in branches train: like those in a tf.Variable, and like lookups of no ids if not taken."""
 
 import numpy as np

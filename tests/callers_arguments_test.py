@@ -1,3 +1,4 @@
+# Not on GPUs: graphs, names and libraries
 """Functions leave the lists and dicts that they are given as they were."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """The command line: inspect, diff, all kinds of paths, and users' errors."""
 
 import os

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """The command line on tables that other systems wrote: it shows, verifies and exports them, and `convert`
 makes their checkpoints ones of this library."""
 

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """`export` to Parquet, .npy and a SavedModel that plain TensorFlow loads, also of trained tables; `compact`,
 which merges a chain."""
 

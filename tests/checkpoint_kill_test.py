@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Saves of processes that are killed at any point of one, or that save to one folder at the same time.
 
 What is left restores exactly, and nothing is lost: such processes are an old trainer and its restart.

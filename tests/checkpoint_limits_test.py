@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Saving and restoring with limited memory, with limited disk space, and beside a training thread."""
 
 import os

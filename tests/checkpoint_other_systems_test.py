@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """`export` to checkpoints of DeepRec, SOK 2.x and TensorFlow's own variables.
 
 What it writes is held against `foreign_checkpoints`, which writes the same forms in the simplest way, and

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Reading checkpoints: rows of full ones and chains, single and waiting ids, placement, exact Adam,
 compaction, and entries and files that are refused."""
 

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Which checkpoints are in a directory after a job was started again and again, and killed in between."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Checkpoints of tables in 16 bits: the command line, exports, raw files, and what a restore says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Verifying checkpoints: what is missing, wrong or damaged is found, and any damage in random places.
 
 SOK_TEST_CORRUPTIONS sets the number of these places.

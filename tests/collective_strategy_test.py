@@ -1,3 +1,4 @@
+# Tags: versions
 """Collective training in one process: switching it on and off, which changes nothing else."""
 
 import numpy as np

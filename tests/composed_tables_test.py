@@ -1,3 +1,4 @@
+# Tags: versions
 """DeepRec's multi-hash, dynamic-dimension and adaptive variables and columns, against slow references."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Tags: versions
 """Lookups inside tf.cond, tf.while_loop and tf.function read rows; those in loops have no gradients.
 
 `branch_gradients_test` is about gradients of branches.

@@ -1,3 +1,4 @@
+# Tags: versions
 """DeepRec's arithmetic for tables: the numbers of DeepRec's own tests, and the switch that chooses it."""
 
 from __future__ import annotations

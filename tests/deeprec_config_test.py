@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: graphs, names and libraries
 """DeepRec's ConfigProto fields and variable_scope.keep_weights: what they do, and gone after `uninstall`."""
 
 import copy

@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: a program; the tests gpu_* have one
 """python -m sparse_operation_kit.deeprec runs a DeepRec program unchanged, as Python would run it."""
 
 import os

@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: graphs, names and libraries
 """sparse_operation_kit.deeprec adds names to TensorFlow and removes them again; TensorFlow's names stay."""
 
 import functools

@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: graphs, names and libraries
 """tf.staged: same batches in the same order, in monitored sessions, plain sessions and Estimators."""
 
 import threading

@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """The layers Embedding and ConcatOneHotEmbedding, compared with TensorFlow's lookups and Keras' layer."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """Ops of distributed embeddings: one combines the rows of all inputs, as TensorFlow's ops do, another gives
 the gradients, and a third trains a variable with TensorFlow's arithmetic."""
 

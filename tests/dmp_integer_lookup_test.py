@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """IntegerLookup numbers keys as a dict does: eagerly, in functions, sessions, threads and checkpoints."""
 
 import threading

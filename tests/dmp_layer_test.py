@@ -1,3 +1,4 @@
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """DistributedEmbedding in one process: shapes, arguments, errors, initial tables and weights."""
 
 import importlib

@@ -1,3 +1,4 @@
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """Where the tables of distributed embeddings are: properties, the rules of the contract, and the command."""
 
 import itertools

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: a program; the tests gpu_* have one
 """Documents: snippets run, commands and link targets exist, tables agree with the code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Tags: versions
 """An embedding variable as a tf.Variable: collections, names, initialization, and unsupported operations."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Not on GPUs: another engine
 """Tables of an engine from a separate library, beside tables of the CPU engine."""
 
 from __future__ import annotations

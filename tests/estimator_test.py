@@ -1,3 +1,4 @@
+# Tags: versions
 """A tf.estimator.Estimator trains, evaluates and restores a model on the layers."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Tags: slow, old_version
+# Not on GPUs: a program; the tests gpu_* have one
 """examples/deeprec/zoo: each program learns in a few steps, and does what its defaults say."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: a program; the tests gpu_* have one
 """The programs of examples/sok: what they learn, and the losses of ordinary variables."""
 
 import functools

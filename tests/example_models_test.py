@@ -1,3 +1,4 @@
+# Not on GPUs: a program; the tests gpu_* have one
 """The example's models and tables: what they learn, interactions of features, pooling, and the AUC."""
 
 import math

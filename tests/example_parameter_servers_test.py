@@ -1,3 +1,5 @@
+# Tags: slow, old_version
+# Not on GPUs: a program; the tests gpu_* have one
 """Programs of examples/deeprec/zoo under TF_CONFIG: two servers, a chief and a worker."""
 
 from __future__ import annotations

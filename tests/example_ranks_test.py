@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: a program; the tests gpu_* have one
 """The example on several ranks: it trains like one process, and ends as it should.
 
 However the data is split; with data for some ranks only, bad data, Ctrl-C or a failed rank.

@@ -1,3 +1,4 @@
+# Not on GPUs: a program; the tests gpu_* have one
 """The example's data: features of each data set, malformed lines, what ranks read, and generated samples."""
 
 import numpy as np

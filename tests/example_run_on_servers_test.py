@@ -1,3 +1,4 @@
+# Not on GPUs: a program; the tests gpu_* have one
 """examples/run_on_servers.py: the example's trainer on parameter servers, and how such a run ends."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Tags: slow, versions, old_version
+# Not on GPUs: a program; the tests gpu_* have one
 """examples/serving: a server of TensorFlow Serving's protocol answers from models as they are exported."""
 
 import contextlib

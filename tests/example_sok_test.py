@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: a program; the tests gpu_* have one
 """The example's command line, end to end on small files: with TensorFlow's tables, and on SOK's with every
 data set, model and optimizer, with layers and with columns."""
 

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: a program; the tests gpu_* have one
 """examples/transformer: losses of a cut table are those of a whole one on any ranks, and it learns."""
 
 import functools

@@ -1,3 +1,4 @@
+# Tags: versions
 """sparse_operation_kit.experiment on one rank, compared with TensorFlow's variables and lookups."""
 
 import contextlib

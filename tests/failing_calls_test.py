@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Samples of tools/failing_calls.sh, and that it finds mistakes."""
 
 import os

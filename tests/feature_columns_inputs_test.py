@@ -1,3 +1,4 @@
+# Tags: versions
 """The keys and rows that result from features and options of columns, and errors that name the column."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Tags: versions
 """Models of feature columns train as those of TensorFlow, also random sets of columns."""
 
 import contextlib

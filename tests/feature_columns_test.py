@@ -1,3 +1,4 @@
+# Tags: versions
 """Embedding columns over embedding variables: groups in input_layer, names, checkpoints, configs."""
 
 import copy

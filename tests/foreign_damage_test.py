@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Damaged checkpoints of other systems: errors that name what is wrong, and nothing changes."""
 
 from __future__ import annotations

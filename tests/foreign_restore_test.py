@@ -1,3 +1,4 @@
+# Tags: versions, old_version
 """Tables are read from checkpoints that other systems wrote, by the calls that read our own."""
 
 from __future__ import annotations

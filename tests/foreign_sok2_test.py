@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """`sok.load` reads what `sok.dump` of SOK 2.x wrote."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Checkpoints of other systems: what the tests' writer writes is what these systems write; types of numbers;
 what some optimizers keep in their own ways; and models that train on as if they had not been written in
 another system's form."""

@@ -1,3 +1,4 @@
+# Not on GPUs: tools of tests
 """Tools of tests. tools/fork_server.py: a program in a forked process behaves like one that was started.
 tools/count_tests.py and expected_skips: what counts as passed, failed and skipped."""
 

@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: graphs, names and libraries
 """sok.get_embedding_variable: names and reuse as in get_variable, DeepRec's options, no need of sok.Init."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Not on GPUs: it always has the fake one
 """The example trainer with its tables on TensorFlow's /GPU:0, that of `fake_gpu_device`: the CPU's losses.
 
 SOK_MOVIELENS names a folder with MovieLens 100K as published, for a thousand steps. Without it the data are

@@ -1,3 +1,4 @@
+# Not on GPUs: it always has the fake one
 """Memory of tables on a GPU whose memory TensorFlow takes when a session starts, as it does by default."""
 
 from __future__ import annotations

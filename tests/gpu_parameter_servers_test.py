@@ -1,3 +1,4 @@
+# Not on GPUs: it always has the fake one
 """Tables on servers with GPUs, and workers with them: the numbers of CPUs. `fake_gpu_device` is the GPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Tags: versions
 """tf.GradientTape in graphs: it watches tables like variables, and its gradients train them."""
 
 import re

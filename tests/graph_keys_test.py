@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: graphs, names and libraries
 """The graph collections of layers and optimizers, and functions of variables that cannot take a table."""
 
 import logging

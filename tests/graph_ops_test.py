@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: graphs, names and libraries
 """The module that reads graphs: names and handles of ops, tables, what may run before a step, unchanged
 gradients. Nothing runs. Only this module of the package refers to its ops' types, and to their inputs and
 outputs by position."""

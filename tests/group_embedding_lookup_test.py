@@ -1,3 +1,4 @@
+# Tags: slow
 """Groups of lookups on embedding and ordinary variables equal TensorFlow's separate lookups."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Not on GPUs: graphs, names and libraries
 """The errors of `native.horovod_ops()` if Horovod or the library built with it is missing or does not fit."""
 
 import sys

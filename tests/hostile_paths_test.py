@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Paths that the system would mistake for others, or that are occupied, are errors that name the path."""
 
 import os

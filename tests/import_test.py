@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: graphs, names and libraries
 """Importing the library changes nothing of TensorFlow, and every name of TensorFlow that it uses exists.
 
 Reads the package's sources. A name is a chain of attributes, such as `tf.compat.v1.train.Saver`, that begins

@@ -1,3 +1,4 @@
+# Tags: old_version
 """The keys that a table accepts, and full tables."""
 
 import re

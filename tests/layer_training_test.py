@@ -1,3 +1,4 @@
+# Tags: versions
 """Layers with training on and off, and a model with layers that trains like one of tf.Variables."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Tags: versions, old_version
 """DistributedEmbedding and All2AllDenseEmbedding, compared with NumPy on the table's rows."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Tags: versions
 """Lookups have the values and gradients of TensorFlow's on tf.Variables, also with weights; those of a group
 that write to one output have the bits of separate outputs, without a copy."""
 

@@ -1,3 +1,4 @@
+# Tags: slow
 """LookupPrefetch changes no bit of outputs and trained tables, and every batch is trained once."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# Tags: versions
 """LossScaleOptimizer: scaled losses and gradients, applied and skipped steps, changes of the scale."""
 
 import numpy as np

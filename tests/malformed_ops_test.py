@@ -1,3 +1,4 @@
+# Tags: versions
 """Handles, attributes and plans that do not fit are an error of the op, never a crash.
 
 The other inputs are in `malformed_lookup_test`.

@@ -1,3 +1,4 @@
+# Not on GPUs: tables on CPUs only
 """SOK_MAP_TABLES: tables whose weights are the pages of the checkpoint, which processes share."""
 
 import json

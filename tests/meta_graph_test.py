@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: graphs, names and libraries
 """Embedding variables come back from a MetaGraph: lookups, training, Savers and initializers go on."""
 
 import json

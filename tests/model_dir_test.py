@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """A directory of checkpoints: TensorFlow's files, one for each rank, no folder; and the lock of a prefix."""
 
 from __future__ import annotations

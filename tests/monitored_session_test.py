@@ -1,3 +1,4 @@
+# Tags: versions
 """Embedding variables in MonitoredTrainingSession: initialized, saved by its hooks, and restored.
 sok.IncrementalCheckpointHook saves the changes since the last checkpoint. The timer that ranks agree on:
 how often a rank asks for rank 0's time, and when it is time to save."""

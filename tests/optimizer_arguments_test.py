@@ -1,3 +1,4 @@
+# Tags: versions
 """Arguments and own variables of optimizers: a table is trained like a tf.Variable, and what cannot train
 one is named. `optimizer_registry_test` tests every optimizer."""
 

@@ -1,3 +1,4 @@
+# Tags: versions
 """The library's own optimizers follow their definitions, on tables and on ordinary variables.
 
 Each definition is here, row by row in double precision. TensorFlow's and Keras' optimizers need none:

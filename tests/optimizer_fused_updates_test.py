@@ -1,3 +1,4 @@
+# Tags: slow
 """Fused updates, in the op that sums gradients: when they are used, and that they give the same bits.
 
 All tests run on one rank, with the ops for one rank and those for several.

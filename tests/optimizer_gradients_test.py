@@ -1,3 +1,4 @@
+# Tags: versions
 """Gradients of several lookups, in any form that optimizers take, dense ones, and those of recomputed
 blocks, train tables like variables."""
 

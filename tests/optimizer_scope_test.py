@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: graphs, names and libraries
 """OptimizerScope, split_embedding_variable_from_others, and wrappers of Keras' optimizers."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Tags: old_version
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """Bags of ordinary variables in DeepRec's lookups: values and gradients against a slow reference."""
 
 import numpy as np

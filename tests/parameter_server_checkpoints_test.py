@@ -1,3 +1,4 @@
+# Tags: versions
 """Checkpoints of tables on parameter servers: those of as many ranks, which any number restores."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Not on GPUs: graphs, names and libraries
 """The tensors between the tasks of a step on parameter servers: one for each group, server and direction."""
 
 from __future__ import annotations

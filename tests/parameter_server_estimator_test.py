@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: a program; the tests gpu_* have one
 """tf.estimator.train_and_evaluate with TF_CONFIG: chief, worker, servers and evaluator are processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Not on GPUs: a program; the tests gpu_* have one
 """Tasks of a cluster that are killed: training goes on, from what was saved, and no row is half new.
 
 Each role is killed once. With SOK_TEST_SERVER_KILL_SECONDS, tasks are then killed at random for as long: one

@@ -1,3 +1,4 @@
+# Not on GPUs: graphs, names and libraries
 """Processes of parameter servers: the command for one, DeepRec's protocols, programs that join a server.
 
 And a WorkQueue for all workers, on a server and in checkpoints.

@@ -1,3 +1,4 @@
+# Not on GPUs: graphs, names and libraries
 """Programs for parameter servers: partitioners, parts of a variable, sessions beside the cluster's."""
 
 from __future__ import annotations

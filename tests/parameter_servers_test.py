@@ -1,3 +1,4 @@
+# Tags: versions, old_version
 """Tables in parts on parameter servers: the numbers of one process, and nothing of them on a worker."""
 
 from __future__ import annotations

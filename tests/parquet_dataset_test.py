@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """ParquetDataset: batches, lists, partitions, filters, names in datasets, files of pyarrow and pandas."""
 
 import functools

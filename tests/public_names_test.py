@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: graphs, names and libraries
 """The names that users import, at every path, with the arguments that scripts pass."""
 
 import importlib

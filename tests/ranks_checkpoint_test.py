@@ -1,3 +1,4 @@
+# Tags: slow
 """tf.compat.v1.train.Saver over ranks: one checkpoint for all, which any number of ranks can restore."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: minutes; collective_strategy_test and ranks_distributed_optimizer_test show the same
 """Collective training over ranks: a program in DeepRec's style trains as it does in one process."""
 
 import tempfile

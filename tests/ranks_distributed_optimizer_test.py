@@ -1,3 +1,4 @@
+# Tags: slow
 """Optimizers over ranks: sok.DistributedOptimizer trains models with and without tables as in one process;
 fused updates give the same bits with the same exchanges."""
 

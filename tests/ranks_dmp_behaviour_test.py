@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """dist_model_parallel over ranks: exchanges, errors, checkpoints, broadcasts and Keras' fit."""
 
 import os

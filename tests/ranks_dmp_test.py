@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: ordinary variables, for which the fake GPU has few of TensorFlow's kernels
 """dist_model_parallel over ranks: training is that of plain tables on the whole batch; weights as arrays and
 in files, also of a table larger than memory. IntegerLookup numbers keys as one process does that gets the
 ranks' batches in turn."""

@@ -1,3 +1,4 @@
+# Tags: slow
 """SokExchange on several ranks: received words, for any sizes, orders and numbers of concurrent exchanges."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: launches of ranks and their exchanges
 """Ranks that die, wait for each other or disagree about a table or a group: errors that say so on all of
 them, and no hang."""
 

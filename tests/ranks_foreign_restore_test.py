@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Checkpoints of other systems are restored on any number of ranks."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: it always has the fake one
 """Tables on GPUs over ranks: results have the bits of CPUs, and words leave the device only to be sent."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Tags: slow
+# Not on GPUs: launches of ranks and their exchanges
 """sok.Init over ranks, whose arguments must agree; broadcasts of ordinary variables; what ranks exchange, by
 each launcher that starts them."""
 

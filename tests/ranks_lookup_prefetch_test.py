@@ -1,3 +1,4 @@
+# Tags: slow
 """LookupPrefetch over ranks: the same bits and the same number of exchanges as without."""
 
 from __future__ import annotations

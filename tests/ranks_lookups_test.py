@@ -1,3 +1,4 @@
+# Tags: slow
 """Lookups over ranks: groups equal one process with all batches, TensorFlow's ops, no hashing, 16 bits, and
 branches, which all ranks must take alike."""
 

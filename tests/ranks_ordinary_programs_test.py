@@ -1,3 +1,4 @@
+# Not on GPUs: graphs, names and libraries
 """Programs without variables of this library run with all replacements as with TensorFlow's originals.
 
 The programs have the shapes of TensorFlow's own tests of optimizers, Savers and feature columns: eager, in

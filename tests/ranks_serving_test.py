@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Exports of a model in TensorFlow's own ops from several ranks, and from the chief of parameter servers."""
 
 import os

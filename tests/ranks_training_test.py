@@ -1,3 +1,4 @@
+# Tags: slow
 """Ranks together equal one process with all their batches: outputs, initial rows, trained tables, feature
 columns."""
 

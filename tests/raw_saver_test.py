@@ -1,3 +1,4 @@
+# Tags: versions
 """sok.Saver: raw files of keys and rows."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: graphs, names and libraries
 """The library's replacements in TensorFlow: their table, and undoing them beside other libraries' ones."""
 
 import functools

@@ -1,3 +1,4 @@
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Which old checkpoints and leftovers are removed, and which are kept for other checkpoints."""
 
 from __future__ import annotations

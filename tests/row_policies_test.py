@@ -1,3 +1,4 @@
+# Tags: versions
 """Admission, eviction and bounds of tables, also across saves and restores, against slow references;
 GlobalStepEvict, which uses the graph's global step."""
 

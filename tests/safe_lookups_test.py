@@ -1,3 +1,4 @@
+# Tags: versions
 """DeepRec's fused lookups and those of several dimensions equal TensorFlow's, and a slow reference."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# Tags: versions
 """sok.serving.Follower: a session that serves has each save of a training job, whole."""
 
 import os

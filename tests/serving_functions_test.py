@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Exports of lookups in functions and loops, of layers with dense tables, and of vocabularies."""
 
 import contextlib

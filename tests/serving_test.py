@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Models that sok.serving exports: stock TensorFlow gives the session's numbers, without this library."""
 
 import os

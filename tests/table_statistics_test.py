@@ -1,3 +1,4 @@
+# Tags: versions
 """Statistics of tables, as tensors and as summaries."""
 
 import collections

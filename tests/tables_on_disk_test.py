@@ -1,3 +1,4 @@
+# Not on GPUs: tables on CPUs only
 """Tables larger than memory: the bits of tables in memory, whatever is on disk."""
 
 from __future__ import annotations

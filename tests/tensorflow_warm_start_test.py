@@ -1,3 +1,4 @@
+# Tags: versions
 """TensorFlow's init_from_checkpoint and warm_start, and load_embedding_values, fill tables with the rows of
 others, together with ordinary variables."""
 

@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """tf.compat.v1.train.Saver: a dictionary names tables, and slots of partitioned variables are slices."""
 
 import json

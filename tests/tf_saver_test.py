@@ -1,3 +1,4 @@
+# Tags: versions
 """tf.compat.v1.train.Saver saves complete tables: rows, optimizer slots and state, for any later session."""
 
 import os

@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: a program; the tests gpu_* have one
 """Checks in a process that has disabled TensorFlow's v2 behavior, as scripts for TensorFlow 1 do.
 
 Then variables are references, shapes have Dimensions, control flow uses switch ops, there are default graphs

@@ -1,3 +1,5 @@
+# Tags: slow, old_version
+# Not on GPUs: a program; the tests gpu_* have one
 """Programs of SOK's and DeepRec's users run under TensorFlow 1.15 with `import tensorflow as tf`.
 
 They are those of the README and of the documents for these users, and programs with the names that

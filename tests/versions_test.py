@@ -1,3 +1,5 @@
+# Tags: versions, old_version
+# Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """What any version of TensorFlow has saved is restored by this one: `tests/versions` has files of several.
 
 tools/python.sh tests/versions_test.py FOLDER

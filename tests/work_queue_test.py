@@ -1,3 +1,5 @@
+# Tags: versions
+# Not on GPUs: graphs, names and libraries
 """WorkQueue: each work is taken once per epoch, by readers and datasets; checkpoints have the rest."""
 
 import threading

@@ -57,6 +57,12 @@ check_thread_safety() {
     -isystem cuda/on_host/include -Wno-everything -Wthread-safety -Werror
 }
 
+# A tag with a slip of the pen would take the test out of its lane.
+well_formed_tags() {
+  ! grep -niE '^# *(tags?|not on gpus?)\b' tests/*_test.py |
+    grep -vE ':[12]:# (Tags: ((slow|versions|old_version)(, |$))+|Not on GPUs: .+)$'
+}
+
 # engine_test is the only program that runs the tests of kernels on a device.
 check_engine_tests() {
   local missing
@@ -78,7 +84,7 @@ check "Python formatting" tool ruff format --quiet --check .
 check "Python rules" tool ruff check --no-cache --quiet --output-format concise .
 check "layers of the Python package and of C++" "$(sok_python)" tools/check_layers.py
 check "Python 3.7" "$(sok_python)" tools/check_python37.py
-check "imports of tests in tests/BUILD" "$(sok_python)" tools/check_test_helpers.py
+check "tags of tests" well_formed_tags
 check "tests in cuda/programs:engine_test" check_engine_tests
 check "planted mistakes fit their files" "$(sok_python)" tools/mutants.py --check
 check "Python types" tool mypy

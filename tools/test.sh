@@ -2,9 +2,10 @@
 # Sets up, builds everything and runs the tests, C++ and Python. The last line is `N passed, N failed`, counted
 # over test cases; the exit status is 0 if something ran and nothing failed.
 #
-# Usage: tools/test.sh [--tensorflow VERSION | --python PYTHON] [--device fake_gpu|gpu] [--quick] [--without-horovod]
-#                      [TARGET | TEST_FILE | -BAZEL_OPTION]...
+# Usage: tools/test.sh [--tensorflow VERSION | --python PYTHON] [--device fake_gpu|gpu] [--tagged TAG] [--quick]
+#                      [--without-horovod] [TARGET | TEST_FILE | -BAZEL_OPTION]...
 #   tools/test.sh                              everything
+#   tools/test.sh --tagged versions            the Python tests with this tag (tests/README.md)
 #   tools/test.sh --quick                      without the tests tagged "slow"
 #   tools/test.sh //cc/... tests/tf_saver_test.py  some targets, some files
 #   tools/test.sh --tensorflow 2.21.0          in the other environment
@@ -21,17 +22,19 @@ horovod=--horovod
 # One more than there are cores, because tests sometimes wait: for processes, disks and other ranks.
 jobs=$(($(nproc) + 1))
 options=(--keep_going --jobs="$jobs" --local_cpu_resources="$jobs" --show_progress_rate_limit=5)
-tags=()
-device=
-for argument in "${SOK_ARGS[@]}"; do
-  if [ "$device" = next ]; then
-    device="$argument"
-    continue
-  fi
+device= tag= quick=
+set -- "${SOK_ARGS[@]}"
+while [ $# -gt 0 ]; do
+  argument="$1"
+  shift
   case "$argument" in
-    --device) device=next ;;
-    --device=*) device="${argument#--device=}" ;;
-    --quick) tags+=(-slow) ;;
+    --device | --tagged)
+      [ $# -gt 0 ] || fail "$argument needs a value (see --help)."
+      set -- "$argument=$1" "${@:2}"
+      ;;
+    --device=*) device="${argument#*=}" ;;
+    --tagged=*) tag="${argument#*=}" ;;
+    --quick) quick=1 ;;
     --without-horovod) horovod=--horovod-source ;;
     -h | --help)
       print_usage
@@ -46,12 +49,14 @@ case "$device" in
   '') ;;
   fake_gpu | gpu)
     options+=("--config=$device")
-    tags+=(fake_gpu)
+    [ ${#targets[@]} != 0 ] || readarray -t targets < <(sok_tests_on_gpus)
     ;;
   *) fail "--device needs fake_gpu or gpu." ;;
 esac
-# In one option, because Bazel takes only the last.
-[ ${#tags[@]} = 0 ] || options+=("--test_tag_filters=$(IFS=,; printf '%s' "${tags[*]}")" --build_tests_only)
+if [ -n "$tag" ]; then
+  readarray -t -O ${#targets[@]} targets < <(sok_tests_tagged "$tag")
+  [ ${#targets[@]} != 0 ] || fail "No test has the tag $tag."
+fi
 # A missing toolkit is an error that says so.
 [ "$device" != gpu ] || options+=(--repo_env=SOK_CUDA=1)
 
@@ -63,9 +68,11 @@ if [ ${#targets[@]} = 0 ] && has_old_abi; then
 elif [ ${#targets[@]} = 0 ]; then
   targets=(//...)
 fi
+# Behind a --, as they are taken off.
+[ -z "$quick" ] || readarray -t -O ${#targets[@]} targets < <(sok_tests_tagged slow | sed 's/^/-/')
 readarray -t folder_options < <(sok_test_folder_options)
 events="$(mktemp)"
 trap 'rm -f "$events"' EXIT
 # The status is not needed: the events tell which targets failed or did not build.
-sok_bazel_test "${options[@]}" "${folder_options[@]}" --build_event_json_file="$events" "${targets[@]}" || true
+sok_bazel_test "${options[@]}" "${folder_options[@]}" --build_event_json_file="$events" -- "${targets[@]}" || true
 "$(sok_python)" "$SOK_ROOT/tools/count_tests.py" "$events"

@@ -122,6 +122,11 @@ sok_test_folder_options() {
   printf '%s\n' "--test_tmpdir=$folder" "--test_env=TMPDIR=$folder"
 }
 
+# The targets of the Python tests whose files say so in their first lines: tests/README.md.
+sok_tests_tagged() { sok_tests_that -lE "^# Tags: (.*, )?$1(,|$)"; }  # sok_tests_tagged TAG
+sok_tests_on_gpus() { sok_tests_that -L '^# Not on GPUs: '; }
+sok_tests_that() { (cd "$SOK_ROOT/tests" && grep "$@" ./*_test.py | sed 's#^\./\(.*\)\.py$#//tests:\1#'); }
+
 # Like `sok_bazel test`, with a server that forks the Python tests: see tools/fork_server.py.
 sok_bazel_test() {
   "$(sok_python)" "$SOK_ROOT/tools/fork_server.py" "$BASH" -c \

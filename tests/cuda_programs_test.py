@@ -1,3 +1,4 @@
+# Not on GPUs: a program; the tests gpu_* have one
 """tools/gpu/run.sh: what runs on a machine with a GPU, and what counts as failed."""
 
 from __future__ import annotations
