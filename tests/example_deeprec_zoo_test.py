@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -86,7 +87,8 @@ def trained(tmp_path_factory):
             folder = str(tmp_path_factory.mktemp(name))
             flags = [*SHORT, "--checkpoint", folder, *MORE.get(name, [])]
             # The 80 films are seen 15 times on average.
-            importlib.import_module("zoo_layers").SEEN_OFTEN = 18
+            layers: Any = importlib.import_module("zoo_layers")
+            layers.SEEN_OFTEN = 18
             results = importlib.import_module(name).main(flags)
             done[name] = {**results, "rows": rows_of(results["checkpoint"]), "flags": flags}
         return done[name]

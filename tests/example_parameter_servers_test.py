@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,8 @@ PROGRAMS = {"din": ["--ev_filter", "counter"], "esmm": ["--ev_filter", "cbf"]}
 
 def set_up(taken):
     """Changes the programs for this test; the works that this task takes are added to the list."""
-    run, data, layers = (importlib.import_module(name) for name in ("zoo_run", "zoo_data", "zoo_layers"))
+    modules: list[Any] = [importlib.import_module(f"zoo_{name}") for name in ("run", "data", "layers")]
+    run, data, layers = modules
     data.PARTS = FILES
     own = run.session_config
     run.session_config = lambda flags: without_optimizations(own(flags))

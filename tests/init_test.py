@@ -5,6 +5,7 @@ And the ranks that a process belongs to: Horovod's, its launcher's, or only itse
 
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -318,7 +319,7 @@ def undecided_process(monkeypatch):
 
 def install_horovod(monkeypatch, size, rank=0, initialized=True):
     """Replaces the installed Horovod by one with the given ranks."""
-    fake = types.ModuleType("horovod.tensorflow")
+    fake: Any = types.ModuleType("horovod.tensorflow")
     state = {"initialized": initialized}
     fake.is_initialized = lambda: state["initialized"]
     fake.init = lambda: state.update(initialized=True)

@@ -5,6 +5,7 @@
 import functools
 import sys
 import types
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -192,7 +193,7 @@ def test_redoing_is_refused_where_nothing_is_left(owner):
 
 
 def test_a_name_that_another_library_has_replaced_stays():
-    module = types.ModuleType("module")
+    module: Any = types.ModuleType("module")
     change = reversible_change.AddedName(module, "name", print)
     module.name = theirs = object()
     change.undo()

@@ -63,6 +63,20 @@ well_formed_tags() {
     grep -vE ':[12]:# (Tags: ((slow|versions|old_version)(, |$))+|Not on GPUs: .+)$'
 }
 
+# Whether what programs and tests import from modules, and take from them, is there. They have few types, so other errors
+# of mypy say nothing.
+check_own_imports() {
+  local problems
+  # Two programs have the same name.
+  problems="$(missing_names --exclude sok/dlrm.py benchmarks examples tests tools && missing_names examples/sok/dlrm.py)"
+  [ -z "$problems" ] || { printf '%s\n' "$problems"; return 1; }
+}
+missing_names() {
+  MYPYPATH=benchmarks:examples:examples/deeprec/zoo:examples/sok:examples/transformer:tests:tools tool mypy \
+    --check-untyped-defs --explicit-package-bases --follow-imports=silent "$@" |
+    grep -E 'module named|error: Module .*has no attribute|prevented further checking' || true
+}
+
 # engine_test is the only program that runs the tests of kernels on a device.
 check_engine_tests() {
   local missing
@@ -88,6 +102,7 @@ check "tags of tests" well_formed_tags
 check "tests in cuda/programs:engine_test" check_engine_tests
 check "planted mistakes fit their files" "$(sok_python)" tools/mutants.py --check
 check "Python types" tool mypy
+check "what programs and tests import" check_own_imports
 check "no TensorFlow or Python below cc/ and cuda/" \
   absent '^ *# *include *[<"](tensorflow|tsl|xla|third_party|Python\.h)' cc cuda
 check "versions of TensorFlow are asked for in sok_ops/kernels/tf_versions.h only" \
