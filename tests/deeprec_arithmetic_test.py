@@ -363,6 +363,22 @@ def test_the_switch(caplog):
         deeprec.use_deeprec_arithmetic(1)
 
 
+def test_with_this_librarys_arithmetic_a_graph_is_the_same_without_deeprecs_names():
+    """An op more would change the seeds of all ops behind it."""
+    graphs = []
+    deeprec.use_deeprec_arithmetic(False)
+    for change in (deeprec.install, deeprec.uninstall):
+        change()
+        with tf.Graph().as_default() as graph:
+            column = sok.categorical_column_with_embedding("ids", dtype=tf.int64)
+            column = fc.embedding_column(column, dimension=3, combiner="mean")
+            ids = tf.SparseTensor([[0, 0]], tf.constant([5], tf.int64), [1, 1])
+            dense = tf.random.uniform([3, 1]) @ fc.input_layer({"ids": ids}, [column])
+            v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(dense))
+            graphs.append(graph.as_graph_def())
+    assert graphs[0] == graphs[1]
+
+
 def test_the_log_says_once_what_holds(caplog):
     caplog.set_level(logging.WARNING)
     for _ in range(2):
