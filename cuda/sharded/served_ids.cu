@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cub/cub.cuh>
+#include <cub/device/device_scan.cuh>
 #include <cuda/atomic>
 
 #include "cuda/base/device_buffer.h"

@@ -82,7 +82,7 @@ void Block::Prepare() {
   }
   ready_.resize(num_threads_);
   first_ready_ = num_ready_ = 0;
-  num_at_barrier_ = num_votes_ = num_done_ = 0;
+  num_at_barrier_ = num_done_ = 0;
   lowest_priority_ = 0;
   const bool has_priorities = grid_->schedule().order == Order::kAdversarial;
   for (int t = 0; t < num_threads_; ++t) {

@@ -115,7 +115,6 @@ struct Fiber {
 
   // Where it waits, the value that it passes, and the result.
   Place place = {};
-  BlockVote vote = BlockVote::kNone;
   Collective kind = Collective::kSync;
   uint32_t mask = 0;
   uint64_t value = 0;
@@ -139,7 +138,7 @@ class Block {
   // Called in fibers.
   void SwitchPoint();
   void AccessPoint();  // a rarer one, at accesses to memory that threads share
-  int Barrier(BlockVote vote, bool predicate, Place place);
+  void Barrier(Place place);
   uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int source, Place place);
 
   Grid& grid() const { return *grid_; }
@@ -160,7 +159,6 @@ class Block {
   void PutHighestPriorityFirst();
   void Resume(Fiber* fiber);
   void Leave(Fiber* fiber, FiberState state);
-  int BarrierResult(BlockVote vote) const;
   bool AllLanesHere(const Fiber& fiber) const;
   void CheckLane(const Fiber& mine, int lane) const;
   void FinishCollective(const Fiber& last);
@@ -172,9 +170,8 @@ class Block {
   std::vector<Fiber> fibers_;
   std::vector<Fiber*> ready_;  // a ring
   size_t first_ready_ = 0, num_ready_ = 0;
-  int num_threads_ = 0, num_at_barrier_ = 0, num_votes_ = 0, num_done_ = 0;
+  int num_threads_ = 0, num_at_barrier_ = 0, num_done_ = 0;
   const Fiber* first_at_barrier_ = nullptr;
-  int barrier_result_ = 0;
   int64_t lowest_priority_ = 0;
   ThreadVariables variables_;
   char* dynamic_shared_ = nullptr;

@@ -23,49 +23,30 @@ const char* NameOf(Collective kind) {
       return "a vote";
     case Collective::kMatchAny:
       return "__match_any_sync";
-    case Collective::kMatchAll:
-      return "__match_all_sync";
   }
   return "";
 }
 
 // ---- The block's barrier. ----
 
-int Block::BarrierResult(BlockVote vote) const {
-  switch (vote) {
-    case BlockVote::kNone:
-      return 0;
-    case BlockVote::kCount:
-      return num_votes_;
-    case BlockVote::kAnd:
-      return num_votes_ == num_threads_ ? 1 : 0;
-    case BlockVote::kOr:
-      return num_votes_ > 0 ? 1 : 0;
-  }
-  return 0;
-}
-
-int Block::Barrier(BlockVote vote, bool predicate, Place place) {
+void Block::Barrier(Place place) {
   Fiber* const fiber = Current();
   fiber->place = place;
-  fiber->vote = vote;
   if (num_done_ > 0)
     Report(place, "__syncthreads, after %d threads of the block have left the kernel", num_done_);
   if (num_at_barrier_ == 0) {
     first_at_barrier_ = fiber;
-  } else if (first_at_barrier_->place.line != place.line || first_at_barrier_->vote != vote ||
+  } else if (first_at_barrier_->place.line != place.line ||
              std::strcmp(first_at_barrier_->place.file, place.file) != 0) {
     Report(place, "__syncthreads, while thread %d waits at another one (%s:%d)", first_at_barrier_->index,
            first_at_barrier_->place.file, first_at_barrier_->place.line);
   }
-  num_votes_ += predicate ? 1 : 0;
   TsanOrder& order = barrier_[num_barriers_ % 2];
   order.Release();
   if (++num_at_barrier_ < num_threads_) {
     Leave(fiber, FiberState::kAtBarrier);
   } else {
-    barrier_result_ = BarrierResult(vote);
-    num_at_barrier_ = num_votes_ = 0;
+    num_at_barrier_ = 0;
     ++num_barriers_;
     for (Fiber& other : fibers_) {
       if (&other != fiber) MakeReady(&other);
@@ -73,7 +54,6 @@ int Block::Barrier(BlockVote vote, bool predicate, Place place) {
     Leave(fiber, FiberState::kReady);
   }
   order.Acquire();
-  return barrier_result_;
 }
 
 // ---- Warps. ----
@@ -167,8 +147,6 @@ uint64_t ResultOf(Collective kind, const LaneValues& lanes, uint64_t value, int 
       return lanes.LanesWith(1);
     case Collective::kMatchAny:
       return lanes.LanesWith(value);
-    case Collective::kMatchAll:
-      return lanes.LanesWith(value) == lanes.mask ? lanes.mask : 0;
   }
   return 0;
 }

@@ -67,9 +67,7 @@ uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int sour
   return CallingFiber(NameOf(kind)).block->WarpCollective(kind, mask, value, source, place);
 }
 
-int BlockBarrier(BlockVote vote, bool predicate, Place place) {
-  return CallingFiber("__syncthreads").block->Barrier(vote, predicate, place);
-}
+void BlockBarrier(Place place) { CallingFiber("__syncthreads").block->Barrier(place); }
 
 void BeforeAtomic(const void* address, size_t bytes, bool block_scope, Place place) {
   const Fiber& fiber = CallingFiber("an atomic operation");
@@ -105,6 +103,5 @@ uint64_t AnyNumber() {
 }
 
 int Lane() { return CallingFiber("a warp function").index % kWarpSize; }
-int64_t Clock() { return CallingFiber("clock64").block->grid().steps(); }
 
 }  // namespace sok::on_host

@@ -77,7 +77,6 @@ class Grid {
   TsanThreads& tsan_threads() { return *tsan_threads_; }
   TsanOrder& begin() { return begin_; }
   TsanOrder& end() { return end_; }
-  int64_t steps() const { return steps_; }
   // One in this many atomics (memory accesses) is a switch point; 0: none.
   uint64_t atomics_per_switch() const { return atomics_per_switch_; }
   uint64_t accesses_per_switch() const { return accesses_per_switch_; }

@@ -105,12 +105,3 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   MaxDynamicShared()[kernel] = static_cast<size_t>(value);
   return cudaSuccess;
 }
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
-  if (attributes == nullptr) return Result(cudaErrorInvalidValue);
-  if (kernel == nullptr) return Result(cudaErrorInvalidDeviceFunction);
-  *attributes = {};
-  attributes->maxThreadsPerBlock = kMaxThreadsOfBlock;
-  attributes->numRegs = 32;
-  attributes->maxDynamicSharedSizeBytes = static_cast<int>(MaxDynamicSharedOf(kernel));
-  return cudaSuccess;
-}

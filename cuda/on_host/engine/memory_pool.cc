@@ -56,14 +56,11 @@ cudaMemPool_t Handle() { return reinterpret_cast<cudaMemPool_t>(&MemoryPool::Get
 
 using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the global namespace
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
   if (pool == nullptr) return Result(cudaErrorInvalidValue);
   if (device != 0) return Result(cudaErrorInvalidDevice);
   *pool = Handle();
   return cudaSuccess;
-}
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
-  return cudaDeviceGetDefaultMemPool(pool, device);
 }
 
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {

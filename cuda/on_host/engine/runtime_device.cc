@@ -13,7 +13,6 @@ namespace {
 // Few multiprocessors, so that launchers that fill the device start few blocks.
 constexpr int kMultiprocessors = 4;
 constexpr int kMaxThreadsOfMultiprocessor = 2048;
-constexpr int kMaxBlocksOfMultiprocessor = 32;
 constexpr size_t kSharedOfMultiprocessor = size_t{228} << 10;
 constexpr int kMajor = 9, kMinor = 0;
 
@@ -107,21 +106,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       return cudaSuccess;
   }
   return Result(cudaErrorInvalidValue);
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int block_size,
-                                                          size_t dynamic_shared_bytes) {
-  if (blocks == nullptr || block_size <= 0) return Result(cudaErrorInvalidValue);
-  if (kernel == nullptr) return Result(cudaErrorInvalidDeviceFunction);
-  *blocks = 0;
-  if (block_size > kMaxThreadsOfBlock || dynamic_shared_bytes > MaxDynamicSharedOf(kernel))
-    return cudaSuccess;
-  const int warps = (block_size + kWarpSize - 1) / kWarpSize;
-  constexpr size_t kSharedOfSystem = 1024;  // CUDA reserves this much of each block's
-  const auto by_shared = static_cast<int>(kSharedOfMultiprocessor / (dynamic_shared_bytes + kSharedOfSystem));
-  *blocks =
-      std::min({kMaxBlocksOfMultiprocessor, kMaxThreadsOfMultiprocessor / kWarpSize / warps, by_shared});
-  return cudaSuccess;
 }
 
 namespace sok::on_host {

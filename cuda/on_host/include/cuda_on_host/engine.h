@@ -24,15 +24,13 @@ struct Place {
 // ---- In a kernel. During a call, other threads of the grid may run. ----
 
 // The collective operations of a warp's lanes.
-enum class Collective { kSync, kShuffle, kBallot, kMatchAny, kMatchAll };
+enum class Collective { kSync, kShuffle, kBallot, kMatchAny };
 
 // Each lane of `mask` passes a value and gets its result: for a shuffle, the value of lane `source` of the
-// warp; for kMatchAll, all lanes if the values are the same, else 0.
+// warp.
 uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int source, Place place);
 
-// What __syncthreads and its variants compute of one predicate of each thread of the block.
-enum class BlockVote { kNone, kCount, kAnd, kOr };
-int BlockBarrier(BlockVote vote, bool predicate, Place place);
+void BlockBarrier(Place place);  // __syncthreads
 
 // A kernel that may start early has to call it in each thread before it touches the device's memory: until
 // then kernels before it may run.
@@ -53,9 +51,6 @@ uint64_t AnyNumber();
 
 // The index of the calling thread in its warp.
 int Lane();
-
-// The SM's clock, in steps of the scheduler.
-int64_t Clock();
 
 // Ends the process with a message, the position in the kernel and the schedule.
 [[noreturn]] void Report(Place place, const char* format, ...) __attribute__((format(printf, 2, 3)));

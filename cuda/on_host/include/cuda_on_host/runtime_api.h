@@ -93,14 +93,6 @@ struct cudaDeviceProp {
   int multiProcessorCount;
   int major, minor;
 };
-struct cudaFuncAttributes {
-  size_t sharedSizeBytes;
-  size_t constSizeBytes;
-  size_t localSizeBytes;
-  int maxThreadsPerBlock;
-  int numRegs;
-  int maxDynamicSharedSizeBytes;
-};
 struct cudaPointerAttributes {
   cudaMemoryType type;
   int device;
@@ -137,7 +129,6 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address);
 // The device has one pool. When something waits for the device, the pool releases its free memory, except for
 // what the release threshold lets it keep; cudaMallocAsync can allocate from the rest without waiting.
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
@@ -172,7 +163,6 @@ cudaError_t cudaHostGetDevicePointer(T** device_address, void* host_address, uns
 // ---- Streams and events. ----
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
@@ -188,8 +178,5 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 // ---- Kernels; for templates over a kernel's type see launch.h. ----
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int block_size,
-                                                          size_t dynamic_shared_bytes);
 
 #endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_RUNTIME_API_H_

@@ -15,23 +15,10 @@ constexpr int warpSize = 32;
 inline void cudaGridDependencySynchronize() { sok::on_host::AwaitPreviousGrids(); }
 inline void cudaTriggerProgrammaticLaunchCompletion() {}
 
-inline void __syncthreads(SOK_CALLED_AT) {
-  sok::on_host::BlockBarrier(sok::on_host::BlockVote::kNone, false, place);
-}
-inline int __syncthreads_count(int predicate, SOK_CALLED_AT) {
-  return sok::on_host::BlockBarrier(sok::on_host::BlockVote::kCount, predicate != 0, place);
-}
-inline int __syncthreads_and(int predicate, SOK_CALLED_AT) {
-  return sok::on_host::BlockBarrier(sok::on_host::BlockVote::kAnd, predicate != 0, place);
-}
-inline int __syncthreads_or(int predicate, SOK_CALLED_AT) {
-  return sok::on_host::BlockBarrier(sok::on_host::BlockVote::kOr, predicate != 0, place);
-}
+inline void __syncthreads(SOK_CALLED_AT) { sok::on_host::BlockBarrier(place); }
 inline void __syncwarp(unsigned mask = 0xffffffffu, SOK_CALLED_AT) {
   sok::on_host::WarpCollective(sok::on_host::Collective::kSync, mask, 0, 0, place);
 }
-// Only the calling lane is guaranteed to be in the mask, so code that relies on more fails here.
-inline unsigned __activemask() { return 1u << sok::on_host::Lane(); }
 
 namespace sok::on_host {
 
@@ -102,17 +89,11 @@ T ShuffleXor(unsigned mask, T value, int lane_mask, int width, Place place) {
   inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, SOK_CALLED_AT) {   \
     return sok::on_host::ShuffleXor(mask, value, lane_mask, width, place);                           \
   }
-// __match_any_sync(mask, value): the lanes with the same bits. __match_all_sync: all of the mask, or none.
+// The lanes with the same bits.
 #define SOK_MATCHES(T)                                                                                   \
   inline unsigned __match_any_sync(unsigned mask, T value, SOK_CALLED_AT) {                              \
     return static_cast<unsigned>(sok::on_host::WarpCollective(sok::on_host::Collective::kMatchAny, mask, \
                                                               sok::on_host::ToBits(value), 0, place));   \
-  }                                                                                                      \
-  inline unsigned __match_all_sync(unsigned mask, T value, int* all, SOK_CALLED_AT) {                    \
-    const auto lanes = static_cast<unsigned>(sok::on_host::WarpCollective(                               \
-        sok::on_host::Collective::kMatchAll, mask, sok::on_host::ToBits(value), 0, place));              \
-    *all = lanes != 0;                                                                                   \
-    return lanes;                                                                                        \
   }
 #define SOK_FOR_WARP_TYPES(APPLY) \
   APPLY(int)                      \
@@ -135,9 +116,6 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, SOK_CALLED_AT) {
 }
 inline int __any_sync(unsigned mask, int predicate, SOK_CALLED_AT) {
   return __ballot_sync(mask, predicate, place) != 0;
-}
-inline int __all_sync(unsigned mask, int predicate, SOK_CALLED_AT) {
-  return __ballot_sync(mask, predicate, place) == mask;
 }
 
 #endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_WARP_H_
