@@ -1,3 +1,4 @@
+# Tags: slow
 # Not on GPUs: it always has the fake one
 """The example trainer with its tables on TensorFlow's /GPU:0, that of `fake_gpu_device`: the CPU's losses.
 

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.ranks.agreement import agree
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
 from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
@@ -74,13 +75,8 @@ def make_exchange() -> tuple[tf.Tensor, tf.Tensor]:
     Returns:
       Two int64 tensors `[2]`: the placeholder for this rank's decision, and rank 0's decision on all ranks.
     """
-    known = communicator()
     words = tf.compat.v1.placeholder(tf.int64, [2], name="due_and_next_look")
-    lengths = [2 if known.rank == 0 else 0] * known.size
-    received, _ = known.exchange(
-        tf.tile(words, [known.size]), tf.constant(lengths, tf.int32), "whether it is time for a checkpoint"
-    )
-    return words, tf.ensure_shape(received, [2])
+    return words, agree(words, "whether it is time for a checkpoint")[0]
 
 
 def use_agreed_timer(hook: Any, graph: tf.Graph) -> None:
