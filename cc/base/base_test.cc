@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -283,6 +284,32 @@ TEST(PageBufferTest, MovesItsMemory) {
   c = std::move(b);
   EXPECT_EQ(b.size(), 0);
   EXPECT_EQ(static_cast<char*>(c.data())[5], 9);
+}
+
+TEST(PageBufferTest, GrowsWithItsBytes) {
+  PageBuffer buffer;
+  std::vector<char> expected;
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{100}, int64_t{90}, kHuge - 1, kHuge + 1,
+                              2 * kHuge, 2 * kHuge + 5, 9 * kHuge, 64 * kHuge}) {
+    ASSERT_TRUE(buffer.Grow(bytes).ok());
+    ASSERT_EQ(buffer.size(), std::max<int64_t>(bytes, static_cast<int64_t>(expected.size())));
+    expected.resize(buffer.size());
+    char* const data = static_cast<char*>(buffer.data());
+    if (bytes >= kHuge) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kHuge, 0u) << bytes;
+    }
+    EXPECT_EQ(std::vector<char>(data, data + buffer.size()), expected) << bytes;
+    for (size_t i = 0; i < expected.size(); i += 1021) data[i] = expected[i] = static_cast<char>(bytes + i);
+  }
+  // Refused: the buffer stays.
+  const void* const data = buffer.data();
+  for (const int64_t bytes : {int64_t{1} << 50, std::numeric_limits<int64_t>::max()}) {
+    const Status status = buffer.Grow(bytes);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find(std::to_string(bytes)), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(buffer.data(), data);
+  EXPECT_EQ(std::memcmp(data, expected.data(), expected.size()), 0);
 }
 
 TEST(PageBufferTest, RefusalNamesTheBytes) {

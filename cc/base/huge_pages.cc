@@ -19,9 +19,9 @@ int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1)
 Status OutOfMemory(int64_t bytes) { return ResourceExhausted("cannot allocate ", bytes, " bytes of memory"); }
 
 // `bytes` (a multiple of the huge page) of anonymous memory on a huge page boundary, or nullptr.
-void* MapAligned(int64_t bytes) {
+void* MapAligned(int64_t bytes, int protection) {
   const int64_t huge = PageBuffer::kHugePageBytes;
-  void* raw = mmap(nullptr, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* raw = mmap(nullptr, bytes + huge, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   char* begin = static_cast<char*>(raw);
   const int64_t head = (huge - static_cast<int64_t>(reinterpret_cast<uintptr_t>(raw) % huge)) % huge;
@@ -54,11 +54,36 @@ StatusOr<PageBuffer> PageBuffer::ReserveAddresses(int64_t bytes) {
   if (bytes < 0 || bytes > kMaxBytes) return OutOfMemory(bytes);
   if (bytes == 0) return buffer;
   const int64_t rounded = RoundUp(bytes, kHugePageBytes);
-  buffer.data_ = MapAligned(rounded);
+  buffer.data_ = MapAligned(rounded, PROT_READ | PROT_WRITE);
   if (buffer.data_ == nullptr) return OutOfMemory(bytes);
   buffer.size_ = bytes;
   buffer.mapped_bytes_ = rounded;
   return buffer;
+}
+
+Status PageBuffer::Grow(int64_t bytes) {
+  if (bytes <= size_) return OkStatus();
+  if (bytes > kMaxBytes) return OutOfMemory(bytes);
+  if (mapped_bytes_ == 0) {
+    StatusOr<PageBuffer> larger = Allocate(bytes);
+    if (larger.ok() && size_ > 0) std::memcpy(larger.value().data_, data_, size_);
+    if (larger.ok()) *this = std::move(larger.value());
+    return larger.status();
+  }
+  const int64_t rounded = RoundUp(bytes, kHugePageBytes);
+  if (rounded > mapped_bytes_) {
+    void* const to = MapAligned(rounded, PROT_NONE);
+    if (to == nullptr) return OutOfMemory(bytes);
+    // After a failure the addresses stay reserved, which takes no memory: whether the call has freed them is
+    // not known, and another thread may have them.
+    if (mremap(data_, mapped_bytes_, rounded, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
+      return OutOfMemory(bytes);
+    }
+    data_ = to;
+    mapped_bytes_ = rounded;
+  }
+  size_ = bytes;
+  return OkStatus();
 }
 
 PageBuffer::~PageBuffer() {

@@ -48,6 +48,12 @@ class PageBuffer {
   void* data() const { return data_; }
   int64_t size() const { return size_; }  // bytes, as asked for
 
+  // Makes a buffer without data, or one of Allocate, larger. Its bytes stay, perhaps at another address, and
+  // the new ones are zero. Small buffers are copied. The kernel enters the pages of others at the new
+  // address, which takes half a millisecond for 2 GiB. ResourceExhausted if the system refuses; the buffer is
+  // then unchanged.
+  Status Grow(int64_t bytes);
+
   // Requests huge pages for the first `bytes` bytes, rounded up to whole huge pages. Does nothing for a
   // buffer from malloc or for parts that were requested before.
   void AdviseHugePages(int64_t bytes);

@@ -34,7 +34,7 @@ TEST(IdIndexConcurrentTest, FindGivesTheSameRowsForAnyNumberOfThreads) {
   }
 }
 
-// The index has two arrays of buckets, and each insertion moves a part of one.
+// Each insertion adds buckets, which take ids from others.
 TEST(IdIndexConcurrentTest, ThreadsFindIdsWhileTheIndexGrows) {
   const std::vector<int64_t> ids = DistinctIds((1 << 17) + 200, 1);
   std::vector<int64_t> numbers(ids.size());
@@ -43,7 +43,6 @@ TEST(IdIndexConcurrentTest, ThreadsFindIdsWhileTheIndexGrows) {
   IdIndex index;
   ASSERT_TRUE(index.Insert(all.subspan(0, 1 << 17), Span<const int64_t>(numbers).subspan(0, 1 << 17)).ok());
   ThreadPool pool(3, 0);
-  const int64_t bytes = index.bytes();
   for (int64_t size = 1 << 17; size < all.size(); size += 50) {
     ASSERT_TRUE(index.Insert(all.subspan(size, 50), Span<const int64_t>(numbers).subspan(size, 50)).ok());
     // All but the last ids are not there yet.
@@ -54,9 +53,6 @@ TEST(IdIndexConcurrentTest, ThreadsFindIdsWhileTheIndexGrows) {
       index.Find(all.subspan(begin, end - begin), Span<int64_t>(rows).subspan(begin, end - begin));
     });
     EXPECT_EQ(rows, expected) << size;
-    if (size < (1 << 17) + 100) {
-      EXPECT_EQ(index.bytes(), 3 * bytes) << "both arrays";
-    }
   }
 }
 
