@@ -6,42 +6,47 @@
 #include <string>
 #include <vector>
 
+#include "cc/base/huge_pages.h"
 #include "cc/base/status.h"
 
 namespace sok {
 
-// One bit for each number from 0, all clear at first. Not thread-safe.
+// One bit for each number from 0, all clear at first. Move-only: one that was moved from can only be
+// destroyed or assigned to. Not thread-safe.
 class Bitmap {
  public:
-  // Makes room for the bits [0, bits); never shrinks. ResourceExhausted if memory runs out.
+  // Makes room for the bits [0, bits), and copies none but a few; never shrinks. ResourceExhausted if memory
+  // runs out.
   Status Reserve(int64_t bits) {
-    const size_t words = static_cast<size_t>((bits + 63) / 64);
-    if (words <= words_.size()) return OkStatus();
-    return WithinMemory([&] {
-      words_.resize(words);
-      return OkStatus();
-    });
+    const int64_t wanted = (bits + 63) / 64;
+    if (wanted <= num_words_) return OkStatus();
+    const int64_t bytes = wanted * kWordBytes;
+    if (bytes > memory_.size()) SOK_RETURN_IF_ERROR(memory_.Grow(std::max(bytes, 2 * memory_.size())));
+    num_words_ = wanted;
+    return OkStatus();
   }
 
   // The bit must be below the reserved size.
-  void Set(int64_t i) { words_[i / 64] |= Mask(i); }
-  void Clear(int64_t i) { words_[i / 64] &= ~Mask(i); }
+  void Set(int64_t i) { words()[i / 64] |= Mask(i); }
+  void Clear(int64_t i) { words()[i / 64] &= ~Mask(i); }
   // Bits beyond the reserved size are clear.
-  bool operator[](int64_t i) const {
-    return static_cast<size_t>(i / 64) < words_.size() && (words_[i / 64] & Mask(i)) != 0;
-  }
+  bool operator[](int64_t i) const { return i / 64 < num_words_ && (words()[i / 64] & Mask(i)) != 0; }
 
-  void ClearAll() { words_.assign(words_.size(), 0); }
+  void ClearAll() { std::fill_n(words(), num_words_, 0); }
   // Sets the bits that `other` has set. Its bits beyond the reserved size must be clear.
   void SetAllOf(const Bitmap& other) {
-    const size_t words = std::min(words_.size(), other.words_.size());
-    for (size_t w = 0; w < words; ++w) words_[w] |= other.words_[w];
+    const int64_t both = std::min(num_words_, other.num_words_);
+    for (int64_t w = 0; w < both; ++w) words()[w] |= other.words()[w];
   }
 
  private:
+  static constexpr int64_t kWordBytes = sizeof(uint64_t);
+  uint64_t* words() { return static_cast<uint64_t*>(memory_.data()); }
+  const uint64_t* words() const { return static_cast<const uint64_t*>(memory_.data()); }
   static uint64_t Mask(int64_t i) { return uint64_t{1} << (i % 64); }
 
-  std::vector<uint64_t> words_;
+  PageBuffer memory_;
+  int64_t num_words_ = 0;  // those behind it are 0
 };
 
 // The checkpoint since which a table's changes are tracked.

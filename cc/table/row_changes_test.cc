@@ -30,6 +30,26 @@ TEST(RowChangesTest, NothingIsKeptBeforeStart) {
   EXPECT_TRUE(changes.erased().empty());
 }
 
+TEST(BitmapTest, BitsStayWhileItGrows) {
+  Bitmap bitmap;
+  std::set<int64_t> set;
+  int64_t next = 0;
+  for (const int64_t bits : {1, 63, 64, 65, 1000, 900, 1 << 20, 1 << 25, 3 << 25}) {
+    ASSERT_TRUE(bitmap.Reserve(bits).ok());
+    for (; next < bits; next += 1 + next / 16) {
+      bitmap.Set(next);
+      set.insert(next);
+    }
+    for (const int64_t bit : set) {
+      EXPECT_TRUE(bitmap[bit]) << bit;
+      EXPECT_EQ(bitmap[bit + 1], set.count(bit + 1) > 0) << bit;
+    }
+    EXPECT_FALSE(bitmap[int64_t{1} << 40]);
+  }
+  bitmap.ClearAll();
+  for (const int64_t bit : set) EXPECT_FALSE(bitmap[bit]) << bit;
+}
+
 // Sanitizers end the process instead of throwing std::bad_alloc.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(RowChangesTest, NothingIsTrackedIfThereIsNoMemoryForIt) {
