@@ -10,7 +10,10 @@ that reads the files and keeps nothing. `MiB above` is the peak of the process's
 afterwards.
 
 With --ranks, each number of ranks restores what the one before it saved, the first one our own form, and then
-saves. Their processor time is that of rank 0, times the number of ranks.
+saves. Their processor time is that of rank 0, times the number of ranks. With --servers, each number of
+parameter servers does the same. The servers and their worker are in one process, so that its processor time
+is theirs. `convert` is the command line that makes the checkpoint of another system one of ours, its start
+included, of DeepRec's form.
 
 A save needs no memory, and a virtual machine may have to get that of a restore from its host. With --held, a
 process touches memory before it measures, and gives it back right before each restore.
@@ -22,23 +25,27 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from bench import flags, machine, processes, ranks, report, timing
+from bench import flags, machine, processes, ranks, report, servers, timing
 from bench.report import Result
 
 _OWN = "own"
 _INCREMENT, _RAW = "increment", "raw"
+_SERVERS = "servers"
+_CONVERT, _CONVERTED = "convert", "deeprec"
 # Of the command line's `export`.
 _EXPORTED = ("deeprec", "sok2", "variable")
-_FORMS = (_OWN, _INCREMENT, _RAW, *_EXPORTED, "recommenders_addons")
+_FORMS = (_OWN, _INCREMENT, _RAW, *_EXPORTED, "recommenders_addons", _CONVERT)
 FLAGS = {
     "rows": flags.Flag(flags.number(), "rows of the table", (10_000_000,)),
     "dim": 16,
@@ -46,11 +53,12 @@ FLAGS = {
     "threads": 2,
     "forms": flags.Flag(flags.one_of("form", _FORMS), "some of " + ",".join(_FORMS), _FORMS),
     "ranks": flags.Flag(flags.number(), "numbers of ranks, one after the other", ()),
+    "servers": flags.Flag(flags.number(), "numbers of parameter servers, one after the other", ()),
     "held": flags.Flag(flags.number(int, 0), "bytes for each row that a process touches before", 0),
     "other": flags.Flag(pathlib.Path, "another built checkout, whose saves and restores are measured too"),
     "folder": flags.Flag(str, "where to write; by default the system's folder for temporary files"),
 }
-TOGETHER = ("forms", "ranks")
+TOGETHER = ("forms", "ranks", "servers")
 _KEYS_PER_STEP = 200_000
 
 
@@ -62,10 +70,15 @@ def measure(point: argparse.Namespace) -> list[Result]:
     above: dict[str, float] = {}
     try:
         _run("make", _OWN, point, folder)
-        for form in set(forms) & set(_EXPORTED):
-            _export(form, point, folder)
+        for form in _EXPORTED:
+            if form in forms or (form == _CONVERTED and _CONVERT in forms):
+                _export(form, point, folder)
         for _ in range(point.rounds):
             for form, other in [(form, other) for form in forms for other in (point.other, None)]:
+                if form == _CONVERT:
+                    if other is None:
+                        samples.setdefault(form, []).append(_convert(folder))
+                    continue
                 if other is None or form == _OWN:
                     done = _run("restore", form, point, folder, other)
                     for what, sample in done["samples"].items():
@@ -75,7 +88,7 @@ def measure(point: argparse.Namespace) -> list[Result]:
                         above[form] = max(above.get(form, 0), done["above"] / 2**20)
                     if other is None and form == _OWN:
                         _add_kernels(point, folder, done["table"], samples)
-            for what, taken in _over_ranks(point, folder).items():
+            for what, taken in {**_over_ranks(point, folder), **_over_servers(point, folder)}.items():
                 samples.setdefault(what, []).append(taken)
     finally:
         shutil.rmtree(folder)
@@ -126,6 +139,34 @@ def _over_ranks(point: argparse.Namespace, folder: pathlib.Path) -> dict[str, ti
             samples[name] = timing.Sample(taken.median, taken.median_cpu * count)
         before, saved = count, to
     return samples
+
+
+def _over_servers(point: argparse.Namespace, folder: pathlib.Path) -> dict[str, timing.Sample]:
+    """Restores and saves on each number of parameter servers."""
+    samples: dict[str, timing.Sample] = {}
+    before, saved = 1, _OWN
+    for number, count in enumerate(point.servers):
+        done = _run(f"{_SERVERS}{count}", saved, point, folder)["samples"]
+        samples[f"{before} to {count} servers"] = timing.Sample(*done["restore"])
+        samples[f"save, {count} servers"] = timing.Sample(*done["save"])
+        before, saved = count, f"{_SERVERS}{number % 2}"
+        shutil.rmtree(folder / saved, ignore_errors=True)
+        (folder / "again").rename(folder / saved)
+    return samples
+
+
+def _convert(folder: pathlib.Path) -> timing.Sample:
+    """The command line, which makes a checkpoint of another system one of ours."""
+    _drop_from_cache(folder / _CONVERTED)
+    to = folder / _CONVERT
+    command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "convert"]
+    (prefix,) = {path.with_suffix("") for path in (folder / _CONVERTED).rglob("*.index")}
+    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    _output([*command, str(prefix), "--to", str(to)])
+    wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_CHILDREN)
+    shutil.rmtree(to)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return timing.Sample(wall * 1e3, used * 1e3)
 
 
 def measure_rank(rank: ranks.Rank) -> list[Result]:
@@ -284,6 +325,31 @@ class _Program:
             samples["over its rows"] = timing.sample(call, 1)
         return {"samples": samples, "above": above, "table": now - before}
 
+    def measure_servers(self, folder: pathlib.Path, saved: str, rows: int, held: int) -> dict:
+        """Measures a restore and a save of tables on servers."""
+        memory = machine.HeldMemory(held * rows)
+        memory.give_back(memory.size)
+        samples = {"restore": timing.sample(lambda: self.restore(folder / saved), 1)}
+        self.check(rows)
+        samples["save"] = timing.sample(lambda: self.save(folder / "again"), 1)
+        return {"samples": samples}
+
+
+def _start_servers(count: int, config: Any) -> str:
+    """Starts parameter servers and a worker in this process; returns the worker's target."""
+    import tensorflow as tf
+
+    cluster = {
+        job: [f"127.0.0.1:{servers.free_port()}" for _ in range(tasks)]
+        for job, tasks in (("ps", count), ("worker", 1))
+    }
+    started = [
+        tf.compat.v1.train.Server(cluster, job, task, config=config)
+        for job, addresses in cluster.items()
+        for task in range(len(addresses))
+    ]
+    return started[-1].target
+
 
 def _main(stage: str, form: str, folder: str, rows: str, dim: str, threads: str, held: str) -> None:
     """A process: makes the checkpoints, or restores one. Prints JSON."""
@@ -294,12 +360,19 @@ def _main(stage: str, form: str, folder: str, rows: str, dim: str, threads: str,
     v1 = tf.compat.v1
     v1.disable_eager_execution()
     v1.logging.set_verbosity(v1.logging.ERROR)
-    session = v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=int(threads)))
-    session.run(sok.Init(global_batch_size=1, seed=1))
-    program = _Program(session, int(dim))
+    config = v1.ConfigProto(intra_op_parallelism_threads=int(threads))
+    count = int(stage[len(_SERVERS) :]) if stage.startswith(_SERVERS) else 0
+    target = _start_servers(count, config) if count else ""
+    session = v1.Session(target, config=config)
+    setter = v1.train.replica_device_setter(ps_tasks=count, worker_device="/job:worker/task:0")
+    with v1.device(setter if count else None):
+        session.run(sok.Init(global_batch_size=1, seed=1))
+        program = _Program(session, int(dim))
     done: dict | None = None
     if stage == "make":
         program.make(pathlib.Path(folder), int(rows))
+    elif count:
+        done = program.measure_servers(pathlib.Path(folder), form, int(rows), int(held))
     else:
         done = program.measure(form, pathlib.Path(folder), int(rows), int(held))
     print(json.dumps(done))
