@@ -131,9 +131,6 @@ Status Check(const TableOptions& options) {
     return InvalidArgument("memory for rows must not be negative, but is ", options.tiers.memory_bytes,
                            " bytes");
   }
-  if (options.tiers.has_disk() && options.tiers.folder.empty()) {
-    return InvalidArgument("rows that memory has no room for need a folder");
-  }
   SOK_RETURN_IF_ERROR(CheckAdmission(options.admission));
   return CheckEviction(options.eviction);
 }

@@ -6,14 +6,16 @@
 
 namespace sok {
 
-// A table larger than memory: its rows and slots are in memory up to a limit, and the others in a file. The
-// results are the same bits as without; checkpoints do not record it.
+// A table larger than the memory of its device: its rows and slots are there up to a limit, and the others
+// below it: those of a table on a GPU in the host's memory, those of a table on a CPU in a file. The results
+// are the same bits as without; checkpoints do not record it.
 struct TierOptions {
-  int64_t memory_bytes = 0;   // of rows and slots in memory; 0: all
+  int64_t memory_bytes = 0;   // of rows and slots in the device's memory; 0: all
   std::string folder;         // of the file
   bool by_frequency = false;  // rows stay that are used most often, not most recently
 
-  bool has_disk() const { return memory_bytes > 0; }
+  bool has_tiers() const { return memory_bytes > 0; }
+  bool has_disk() const { return has_tiers() && !folder.empty(); }
 };
 
 // What the tiers of a table hold, and what they did since the table was made.

@@ -68,7 +68,7 @@ StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext&
   SOK_RETURN_IF_ERROR(CheckDevice(options.name, &device_bytes));
   DeviceAllocator* const kept = KeptMemoryOf(context);
   TableMemory memory{kept, kept, SlabBytesFor(device_bytes)};
-  if (options.memory == RowMemory::kHost) memory.rows = &host_memory_;
+  if (options.memory == RowMemory::kHost || options.tiers.has_tiers()) memory.rows = &host_memory_;
   StatusOr<std::unique_ptr<DeviceTable>> made =
       DeviceTable::Create(static_cast<cudaStream_t>(context.stream), memory, std::move(options));
   SOK_RETURN_IF_ERROR(made.status());

@@ -91,8 +91,11 @@ Status WithTable(const EngineContext& context, DeviceAllocator* own, DeviceTable
 
 TableDescription GpuTable::Describe() const {
   const MutexLock lock(table_->mutex());
+  // If the device is lost, so are the counts.
+  const StatusOr<TierCounts> tiers = table_->FetchTierCounts();
   return {table_->size(), table_->bytes(), table_->steps(),
-          table_->optimizer() == nullptr ? "" : table_->optimizer()->name()};
+          table_->optimizer() == nullptr ? "" : table_->optimizer()->name(),
+          tiers.ok() ? tiers.value() : TierCounts()};
 }
 
 Status GpuTable::ApplyGradients(const EngineContext& context, std::string_view optimizer,

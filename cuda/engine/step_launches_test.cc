@@ -60,12 +60,14 @@ Work WorkOf(const Call& call) {
 class Group {
  public:
   // `memory`: of calls; null for the engine's own.
-  explicit Group(int num_tables, StreamMemory* memory = nullptr)
+  explicit Group(int num_tables, StreamMemory* memory = nullptr, const TierOptions& tiers = {})
       : scratch_(engine_.engine->NewScratch()),
         backward_scratch_(engine_.engine->NewScratch()),
         call_memory_(memory) {
     for (int t = 0; t < num_tables; ++t) {
-      auto made = engine_.engine->MakeTable(context(), ContractOptions("table" + std::to_string(t), kDim));
+      TableOptions options = ContractOptions("table" + std::to_string(t), kDim);
+      options.tiers = tiers;
+      auto made = engine_.engine->MakeTable(context(), options);
       EXPECT_TRUE(made.ok()) << made.status().message();
       tables_.push_back(std::move(made.value()));
       pointers_.push_back(tables_.back().get());
@@ -187,6 +189,25 @@ TEST(StepLaunchesTest, OfALookupThatOnlyReads) {
   Group with_history(26);
   const StepWork adam = StepWithKnownIds(&with_history, "adam");
   EXPECT_EQ(with_history.Read().kernels, adam.lookup.kernels);
+}
+
+TEST(StepLaunchesTest, OfTablesWithTiers) {
+  Group group(26);
+  Group with_tiers(26, nullptr, TierOptions{1, "", false});
+  const StepWork known = StepWithKnownIds(&group, "lazy_adam");
+  const StepWork tiered = StepWithKnownIds(&with_tiers, "lazy_adam");
+  ExpectInDocument(
+      StrCat("Tables with tiers take ", tiered.lookup.kernels - known.lookup.kernels, " more in the lookup"));
+  EXPECT_EQ(tiered.lookup.transfers, known.lookup.transfers + 1);
+  EXPECT_EQ(tiered.lookup.waits, 1);
+  EXPECT_EQ(tiered.backward.kernels, known.backward.kernels);
+  // They move rows in both kinds of lookups.
+  EXPECT_EQ(with_tiers.Read().kernels, tiered.lookup.kernels);
+  Group one(1, nullptr, TierOptions{1, "", false});
+  const StepWork of_one = StepWithKnownIds(&one, "lazy_adam");
+  Group plain(1);
+  EXPECT_EQ(of_one.lookup.kernels - StepWithKnownIds(&plain, "lazy_adam").lookup.kernels,
+            tiered.lookup.kernels - known.lookup.kernels);
 }
 
 // Memory as TensorFlow gives it.

@@ -18,8 +18,9 @@ GpuGroupLookup::GpuGroupLookup(GpuCall* call, DeviceAllocator* memory, Span<Devi
       scratch_(*scratch) {}
 
 bool GpuGroupLookup::OnlyReads(const GroupBatch& batch) const {
-  return !batch.training &&
-         std::all_of(tables_.begin(), tables_.end(), [](const DeviceTable* t) { return t->is_up_to_date(); });
+  return !batch.training && std::all_of(tables_.begin(), tables_.end(), [](const DeviceTable* t) {
+    return t->is_up_to_date() && t->tiers() == nullptr;
+  });
 }
 
 Status GpuGroupLookup::EnqueueMerge(const GroupBatch& batch, GroupMerge* merge) {

@@ -11,6 +11,7 @@
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/parts.h"
+#include "cuda/store/device_tiers.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/device_table.h"
 #include "cuda/table/directory_rows.h"
@@ -190,6 +191,7 @@ Status MergedRows::Take(const int64_t* words) {
     group_.tables[t].serial = tables_[t]->serial();
     group_.tables[t].dim = tables_[t]->options().dim;
   }
+  if (!group_.training) SOK_RETURN_IF_ERROR(BringUp());
   SOK_RETURN_IF_ERROR(BringUpToDate());
   SOK_RETURN_IF_ERROR(MakeReferences());
   return group_.training ? ReadDefaults(found) : OkStatus();
@@ -215,6 +217,18 @@ Status MergedRows::ReadDefaults(const Found& found) {
   return sok::ReadDefaults(stream(), ids, AdmittedIds(), filters.value(), group_.counts.data(),
                            OutcomesOfIds(), was_reordered ? scratch_.moved.data() : nullptr,
                            group_.read_rows.data());
+}
+
+Status MergedRows::BringUp() {
+  std::vector<NeededRows> needed;
+  for (int t = 0; t < num_tables(); ++t) {
+    const TableOfPlan& table = group_.tables[t];
+    if (tables_[t]->tiers() == nullptr) continue;
+    needed.push_back({tables_[t]->tiers(), group_.rows.data() + table.first, table.unique});
+  }
+  const Status status = sok::BringUp(stream(), call_.scratch(), &scratch_.upload, needed);
+  // Without memory for it, rows are read where they are.
+  return status.code() == StatusCode::kResourceExhausted ? OkStatus() : status;
 }
 
 Status MergedRows::BringUpToDate() {
@@ -302,7 +316,8 @@ Status MergedRows::Insert(const Found& found) {
   std::vector<AdmissionCommit> commits;
   SOK_RETURN_IF_ERROR(PrepareCommits(found, &commits));
   SOK_RETURN_IF_ERROR(InsertRows(stream(), call_.scratch(), &scratch_.upload, tables_, group_.ids(),
-                                 AdmittedIds(), found.admitted, evicted, group_.rows.data()));
+                                 AdmittedIds(), found.admitted, evicted, group_.rows.data(),
+                                 [this] { return BringUp(); }));
   for (AdmissionCommit& commit : commits) SOK_RETURN_IF_ERROR(commit.Commit(stream()));
   for (int t = 0; t < num_tables(); ++t) {
     TableOfPlan& table = group_.tables[t];

@@ -71,6 +71,8 @@ class MergedRows {
   Status PrepareCommits(const Found& found, std::vector<AdmissionCommit>* commits);
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);
+  // Brings rows up to device memory that are in host memory.
+  Status BringUp();
   // Makes the rows current, and notes at which version of each optimizer.
   Status BringUpToDate();
   Status MakeReferences();

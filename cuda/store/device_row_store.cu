@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "cuda/base/launch.h"
@@ -74,8 +75,7 @@ StatusOr<DeviceBuffer<float>> MakeFills(cudaStream_t stream, Span<const SlotSpec
   return fills;
 }
 
-RowStoreView ViewOf(const DeviceSlabs& slabs, int64_t dim, const RecordLayout& layout, const float* fills) {
-  const SlabsView view = slabs.view();
+RowStoreView ViewOf(const SlabsView& view, int64_t dim, const RecordLayout& layout, const float* fills) {
   RowStoreView rows;
   rows.slabs = view.slabs;
   rows.mask = view.mask;
@@ -88,23 +88,31 @@ RowStoreView ViewOf(const DeviceSlabs& slabs, int64_t dim, const RecordLayout& l
   return rows;
 }
 
-DeviceSlabs SlabsOf(const RecordLayout& layout, DeviceAllocator* rows, DeviceAllocator* device,
-                    int64_t slab_bytes) {
-  return DeviceSlabs(RecordBytes(layout), DeviceSlabs::Fresh::kAnything, rows, device, slab_bytes);
-}
-
 }  // namespace
 
 DeviceRowStore::DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device,
-                               int64_t slab_bytes, const RecordFormat& format)
+                               int64_t slab_bytes, const RecordFormat& format, const TierOptions& tiers)
     : dim_(dim),
       layout_(dim, format),
       row_allocator_(rows),
       device_allocator_(device),
       slab_bytes_(slab_bytes),
-      slabs_(SlabsOf(layout_, rows, device, slab_bytes)) {}
+      tier_options_(tiers),
+      records_(MakeRecords(layout_)) {}
 
-RowStoreView DeviceRowStore::view() const { return ViewOf(slabs_, dim_, layout_, fills_.data()); }
+DeviceRowStore::Records DeviceRowStore::MakeRecords(const RecordLayout& layout) const {
+  const int64_t bytes = RecordBytes(layout);
+  Records records = {
+      DeviceSlabs(bytes, DeviceSlabs::Fresh::kAnything, row_allocator_, device_allocator_, slab_bytes_),
+      nullptr};
+  if (tier_options_.has_tiers()) {
+    records.tiers =
+        std::make_unique<DeviceTiers>(tier_options_, bytes, device_allocator_, row_allocator_, slab_bytes_);
+  }
+  return records;
+}
+
+RowStoreView DeviceRowStore::view() const { return ViewOf(records_.view(), dim_, layout_, fills_.data()); }
 
 Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows) {
   int64_t width = dim_;
@@ -119,17 +127,18 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
   StatusOr<DeviceBuffer<float>> fills = MakeFills(stream, slots, width - dim_, device_allocator_);
   if (!fills.ok()) return fills.status();
   const RecordLayout layout(dim_, layout_.format(), slots);
-  DeviceSlabs next = SlabsOf(layout, row_allocator_, device_allocator_, slab_bytes_);
-  SOK_RETURN_IF_ERROR(next.Reserve(stream, slabs_.size()));
+  Records next = MakeRecords(layout);
+  SOK_RETURN_IF_ERROR(next.Reserve(stream, records_.size()));
   const int lane_bits = LanesLog2(width, /*width=*/1);
   SOK_RETURN_IF_ERROR(Launch("SetSlots", stream, ShapeFor(rows, 1 << lane_bits),
                              layout.is_plain() ? MoveRowsKernel : MoveRoundedRowsKernel, view(),
-                             ViewOf(next, dim_, layout, fills.value().data()), rows, lane_bits));
+                             ViewOf(next.view(), dim_, layout, fills.value().data()), rows, lane_bits));
   slots_.assign(slots.begin(), slots.end());
   slot_offsets_ = std::move(offsets);
   layout_ = layout;
-  slabs_.set_stream(stream);
-  slabs_ = std::move(next);
+  if (next.tiers != nullptr) next.tiers->TakeCounts(records_.tiers.get());
+  records_.set_stream(stream);
+  records_ = std::move(next);
   fills_.set_stream(stream);
   fills_ = std::move(fills.value());
   return OkStatus();

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cc/base/span.h"
@@ -12,8 +13,10 @@
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/rule_info.h"
 #include "cc/table/record_layout.h"
+#include "cc/table/tier_options.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/store/device_slabs.h"
+#include "cuda/store/device_tiers.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {
@@ -23,16 +26,18 @@ namespace sok {
 // gives new rows their initial values.
 //
 // Records are in slabs from the first allocator: device memory, or pinned host memory, which kernels reach
-// over the bus. Order of work, thread safety and lifetimes are as for DeviceSlabs. Move-only.
+// over the bus. With tiers, the first allocator is of host memory, and some records are in the device's.
+// Order of work, thread safety and lifetimes are as for DeviceSlabs. Move-only.
 class DeviceRowStore {
  public:
   // Rows of `dim` >= 1 weights and no slots, in slabs of at most `slab_bytes`, or one row.
   DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device,
-                 int64_t slab_bytes = DeviceSlabs::kSlabBytes, const RecordFormat& format = {});
+                 int64_t slab_bytes = DeviceSlabs::kSlabBytes, const RecordFormat& format = {},
+                 const TierOptions& tiers = {});
 
   // Makes rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out; the store is then
   // unchanged.
-  Status Reserve(cudaStream_t stream, int64_t rows) { return slabs_.Reserve(stream, rows); }
+  Status Reserve(cudaStream_t stream, int64_t rows) { return records_.Reserve(stream, rows); }
 
   // Replaces the slots by these, filled with their `fill` in the rows [0, rows). The weights of these rows
   // stay bit for bit; the contents of other rows are lost. Rows need their keys anew (WriteStream of
@@ -49,11 +54,30 @@ class DeviceRowStore {
   int64_t slot_offset(int k) const { return slot_offsets_[k]; }
   const RecordLayout& layout() const { return layout_; }
   int64_t width() const { return layout_.floats(); }  // numbers of weights and slots
-  int64_t record_bytes() const { return slabs_.record_bytes(); }
-  int64_t rows() const { return slabs_.size(); }  // addressable
-  int64_t bytes() const { return slabs_.bytes() + fills_.bytes(); }
+  int64_t record_bytes() const { return records_.slabs.record_bytes(); }
+  int64_t rows() const { return records_.size(); }  // addressable
+  int64_t bytes() const { return records_.bytes() + fills_.bytes(); }
+  // Null unless the table has tiers.
+  DeviceTiers* tiers() const { return records_.tiers.get(); }
 
  private:
+  // Of one layout: in slabs, or in tiers if there are some.
+  struct Records {
+    DeviceSlabs slabs;
+    std::unique_ptr<DeviceTiers> tiers;
+
+    Status Reserve(cudaStream_t stream, int64_t rows) {
+      return tiers == nullptr ? slabs.Reserve(stream, rows) : tiers->Reserve(stream, rows);
+    }
+    SlabsView view() const { return tiers == nullptr ? slabs.view() : tiers->records(); }
+    int64_t size() const { return tiers == nullptr ? slabs.size() : tiers->rows(); }
+    int64_t bytes() const { return tiers == nullptr ? slabs.bytes() : tiers->bytes(); }
+    void set_stream(cudaStream_t stream) {
+      tiers == nullptr ? slabs.set_stream(stream) : tiers->set_stream(stream);
+    }
+  };
+  Records MakeRecords(const RecordLayout& layout) const;
+
   int64_t dim_;
   RecordLayout layout_;
   std::vector<SlotSpec> slots_;
@@ -61,7 +85,8 @@ class DeviceRowStore {
   DeviceAllocator* row_allocator_;
   DeviceAllocator* device_allocator_;
   int64_t slab_bytes_;
-  DeviceSlabs slabs_;
+  TierOptions tier_options_;
+  Records records_;
   DeviceBuffer<float> fills_;  // of all slots, one after another
 };
 

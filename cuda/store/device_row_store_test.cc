@@ -167,27 +167,29 @@ TEST_F(DeviceRowStoreTest, SlotsComeAndGoAndWeightsStay) {
 
 // Neither rows nor the slots' fills are freed before they are read, whatever stream had the memory before.
 TEST_F(DeviceRowStoreTest, SlotsChangeOnAnotherStream) {
-  const DeviceStream first, second;
-  const std::vector<float> weights = AnyFloats(5 * 3, 1);
-  DeviceArray<float> written(weights);
-  DeviceArray<float> read(std::vector<float>(5 * 3, -7.0f));
-  DeviceArray<int64_t> key({4711}), row({5});
-  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // the arrays are written on the null stream
-  {
-    DeviceRowStore store(3, &device_, &device_);
-    ASSERT_TRUE(store.SetSlots(first.get(), std::vector<SlotSpec>{{3, 0.5f}}, 0).ok());
-    ASSERT_TRUE(store.Reserve(first.get(), 6).ok());
-    ASSERT_TRUE(ScatterRows(first.get(), store.view(), {nullptr, 0, 5}, 0, 3, written.data()).ok());
+  for (const TierOptions& tiers : {TierOptions(), TierOptions{64, "", false}}) {
+    const DeviceStream first, second;
+    const std::vector<float> weights = AnyFloats(5 * 3, 1);
+    DeviceArray<float> written(weights);
+    DeviceArray<float> read(std::vector<float>(5 * 3, -7.0f));
+    DeviceArray<int64_t> key({4711}), row({5});
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // the arrays are written on the null stream
+    {
+      DeviceRowStore store(3, &device_, &device_, DeviceSlabs::kSlabBytes, {}, tiers);
+      ASSERT_TRUE(store.SetSlots(first.get(), std::vector<SlotSpec>{{3, 0.5f}}, 0).ok());
+      ASSERT_TRUE(store.Reserve(first.get(), 6).ok());
+      ASSERT_TRUE(ScatterRows(first.get(), store.view(), {nullptr, 0, 5}, 0, 3, written.data()).ok());
+      first.Wait();
+      const Initializer initializer = {InitializerKind::kConstant, 0.25f, 0.0f, 0};
+      ASSERT_TRUE(
+          StartRows(second.get(), store.view(), initializer, /*seed=*/0, key.data(), row.data(), 1).ok());
+      ASSERT_TRUE(store.SetSlots(second.get(), std::vector<SlotSpec>{{2, 1.0f}}, 6).ok());
+      ASSERT_TRUE(GatherRows(second.get(), store.view(), {nullptr, 0, 5}, 0, 3, read.data()).ok());
+    }
     first.Wait();
-    const Initializer initializer = {InitializerKind::kConstant, 0.25f, 0.0f, 0};
-    ASSERT_TRUE(
-        StartRows(second.get(), store.view(), initializer, /*seed=*/0, key.data(), row.data(), 1).ok());
-    ASSERT_TRUE(store.SetSlots(second.get(), std::vector<SlotSpec>{{2, 1.0f}}, 6).ok());
-    ASSERT_TRUE(GatherRows(second.get(), store.view(), {nullptr, 0, 5}, 0, 3, read.data()).ok());
+    second.Wait();
+    EXPECT_EQ(BitsOf(read.Fetch()), BitsOf(weights));
   }
-  first.Wait();
-  second.Wait();
-  EXPECT_EQ(BitsOf(read.Fetch()), BitsOf(weights));
 }
 
 TEST_F(DeviceRowStoreTest, BadWidthsAndMissingMemoryChangeNothing) {

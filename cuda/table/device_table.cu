@@ -55,6 +55,16 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
+// *count, which is 0, becomes the number of frames whose rows are in use.
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    CountRowsUpKernel(TiersView tiers, ColumnView<uint32_t> states, int64_t* count) {
+  AwaitPreviousKernels();
+  for (int64_t frame = ThreadOfGrid(); frame < tiers.frames; frame += ThreadsOfGrid()) {
+    if (!states.is_null() && !IsInUse(states[tiers.row_of_frame[frame]])) continue;
+    atomicAdd(reinterpret_cast<unsigned long long*>(count), 1ull);
+  }
+}
+
 // Tells the records of the rows [0, rows) the keys of their rows.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WriteStreamsKernel(RowStoreView store, uint64_t seed, ColumnView<int64_t> keys, StaticRows static_rows,
@@ -141,7 +151,8 @@ DeviceTable::DeviceTable(const TableMemory& memory, TableOptions options)
       static_rows_(StaticRowsOf(options_)),
       device_(memory.device),
       directory_(memory.device),
-      store_(options_.dim, memory.rows, memory.device, memory.slab_bytes, RecordFormatOf(options_)),
+      store_(options_.dim, memory.rows, memory.device, memory.slab_bytes, RecordFormatOf(options_),
+             options_.tiers),
       usage_(options_, memory.device),
       changes_(memory.device) {
   if (options_.admission.kind == Admission::Kind::kCounter) waiting_.emplace(device_);
@@ -151,6 +162,25 @@ DeviceTable::DeviceTable(const TableMemory& memory, TableOptions options)
 int64_t DeviceTable::bytes() const {
   return store_.bytes() + directory_.bytes() + usage_.bytes() + initial_rows_.bytes() +
          (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes() : 0);
+}
+
+StatusOr<TierCounts> DeviceTable::FetchTierCounts() {
+  TierCounts counts;
+  if (tiers() == nullptr || tiers()->rows() == 0) return counts;
+  const cudaStream_t stream = order_.last_stream();
+  SOK_RETURN_IF_ERROR(Named(tiers()->FetchCounts(stream, &round_trip_, &counts)));
+  StatusOr<DeviceBuffer<int64_t>> count = DeviceBuffer<int64_t>::Allocate(device_, stream, 1);
+  SOK_RETURN_IF_ERROR(Named(count.status()));
+  int64_t* const rows_up = count.value().data();
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(rows_up, 0, sizeof(int64_t), stream), "cannot clear a word");
+  const ColumnView<uint32_t> states =
+      options_.use_hashtable ? directory_.view().states : ColumnView<uint32_t>();
+  SOK_RETURN_IF_ERROR(Named(Launch("CountRowsUp", stream, ShapeFor(tiers()->frames()), CountRowsUpKernel,
+                                   tiers()->view(), states, rows_up)));
+  const StatusOr<const int64_t*> fetched = round_trip_.Fetch(stream, rows_up, 1);
+  SOK_RETURN_IF_ERROR(Named(fetched.status()));
+  counts.rows_in_memory = *fetched.value();
+  return counts;
 }
 
 Status DeviceTable::Named(const Status& status) const { return NamedError(options_, status); }
@@ -167,7 +197,8 @@ Status DeviceTable::UploadInitialRows(cudaStream_t stream) {
 Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   const int64_t count = static_rows_.count;
   if (options_.use_hashtable || count == 0) return OkStatus();
-  SOK_RETURN_IF_ERROR(Named(CheckMemoryIsThere(options_.memory, count, store_.record_bytes())));
+  const RowMemory below = options_.tiers.has_tiers() ? RowMemory::kHost : options_.memory;
+  SOK_RETURN_IF_ERROR(Named(CheckMemoryIsThere(below, count, store_.record_bytes())));
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(stream, count)));
   const int64_t piece = std::min(count, kMostStartedAtOnce);
   StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * piece);
@@ -334,8 +365,9 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   }
   const int64_t made_begin[2] = {0, made};
   DeviceTable* const tables[1] = {this};
-  SOK_RETURN_IF_ERROR(Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids,
-                                       absent, Span<const int64_t>(made_begin, 2), {}, rows)));
+  SOK_RETURN_IF_ERROR(
+      Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids, absent,
+                       Span<const int64_t>(made_begin, 2), {}, rows, [] { return OkStatus(); })));
   return waiting_.has_value() ? Named(waiting_->ErasePlaces(stream, waiting)) : OkStatus();
 }
 

@@ -22,6 +22,7 @@
 #include "cuda/index/key_index_view.h"
 #include "cuda/store/device_row_store.h"
 #include "cuda/store/device_slabs.h"
+#include "cuda/store/device_tiers.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/device_bloom.h"
@@ -100,7 +101,7 @@ class StreamOrder {
 // Where a table's memory comes from. Both outlive the table.
 struct TableMemory {
   DeviceAllocator* device = nullptr;
-  DeviceAllocator* rows = nullptr;               // of records: `device`, or host memory
+  DeviceAllocator* rows = nullptr;               // of records: `device`, or host memory, as with tiers
   int64_t slab_bytes = DeviceSlabs::kSlabBytes;  // of records
 };
 
@@ -151,6 +152,8 @@ class DeviceTable {
   int64_t size() const { return options_.use_hashtable ? directory_.size() : static_rows_.count; }
   int64_t row_limit() const { return options_.use_hashtable ? directory_.row_limit() : static_rows_.count; }
   int64_t bytes() const;
+  // What the tiers hold, and did. Zeros without tiers. Otherwise waits, for the work of the last call.
+  StatusOr<TierCounts> FetchTierCounts();
   bool represents_rows() const { return options_.placement.represents(options_.rank); }
   bool counts_lookups() const { return usage_.frequency.has_value(); }
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
@@ -173,6 +176,8 @@ class DeviceTable {
     return source;
   }
   RowStoreView rows() const { return store_.view(); }
+  // Null if all rows are in one memory.
+  DeviceTiers* tiers() const { return store_.tiers(); }
   // Of stochastic rounding.
   uint64_t rounding_seed() const { return store_.layout().format().seed; }
   // Null if references are row numbers.

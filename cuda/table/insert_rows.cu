@@ -32,6 +32,15 @@ __device__ __forceinline__ RowStart MakeRow(const RowsToMake& work, int t, int64
   return StartOf(maker.store, maker.initializer, key, row);
 }
 
+// Writes rows[some.which[k]] of the new ids, as MakeRows will.
+__global__ void __launch_bounds__(kThreadsPerBlock) GiveRowsKernel(RowsToMake work) {
+  AwaitPreviousKernels();
+  for (int64_t k = ThreadOfGrid(); k < work.count; k += ThreadsOfGrid()) {
+    const int t = PartOf(work.some.begin, work.tables, k);
+    work.rows[work.some.which[k]] = RowToGive(work.makers[t].source, k - work.some.begin[t]);
+  }
+}
+
 // Each lane of a warp makes the row of one id. Then groups of 2^lanes_log2 lanes write the records of these
 // rows, one at a time each, while other warps wait for the index.
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentMakes)
@@ -128,9 +137,10 @@ std::vector<RowMaker> MakersOf(Span<DeviceTable* const> tables, Span<const Evict
 
 Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                   Span<DeviceTable* const> tables, const IdsOfGroup& ids, const SomeIds& some,
-                  Span<const int64_t> begin, Span<const EvictedRows> evicted, int64_t* rows) {
+                  Span<const int64_t> begin, Span<const EvictedRows> evicted, int64_t* rows,
+                  FunctionRef<Status()> bring_up) {
   const int64_t count = begin[tables.size()];
-  if (count == 0) return OkStatus();
+  if (count == 0) return bring_up();
   StatusOr<DeviceBuffer<int64_t>> made = DeviceBuffer<int64_t>::Allocate(scratch, stream, count);
   SOK_RETURN_IF_ERROR(made.status());
   const std::vector<RowMaker> makers = MakersOf(tables, evicted);
@@ -151,6 +161,10 @@ Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* u
     SOK_RETURN_IF_ERROR(
         tables[t]->EraseRowsOf(stream, evicted[t].rows.data(), evicted[t].n, evicted[t].keys.data()));
   }
+  if (std::any_of(tables.begin(), tables.end(), [](DeviceTable* t) { return t->tiers() != nullptr; })) {
+    SOK_RETURN_IF_ERROR(Launch("GiveRows", stream, ShapeFor(count), GiveRowsKernel, work));
+  }
+  SOK_RETURN_IF_ERROR(bring_up());
   SOK_RETURN_IF_ERROR(MakeRows(stream, work));
   for (int64_t t = 0; t < tables.size(); ++t) {
     SOK_RETURN_IF_ERROR(tables[t]->StartUse(stream, work.made + begin[t], begin[t + 1] - begin[t]));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/initializers/initializer.h"
@@ -59,9 +60,13 @@ struct EvictedRows {
 // has an element for each table, or none. Every table must have reserved room (DeviceTable::Reserve,
 // ReserveErase). Checks nothing. ResourceExhausted if `scratch` runs out of memory; then nothing was erased
 // or inserted.
+//
+// bring_up() is called before the new records are written, when rows[u] are known for all ids if a table has
+// tiers: so new rows need not be written in host memory first. It must not need memory.
 Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                   Span<DeviceTable* const> tables, const IdsOfGroup& ids, const SomeIds& some,
-                  Span<const int64_t> begin, Span<const EvictedRows> evicted, int64_t* rows);
+                  Span<const int64_t> begin, Span<const EvictedRows> evicted, int64_t* rows,
+                  FunctionRef<Status()> bring_up);
 
 }  // namespace sok
 

@@ -38,6 +38,9 @@ Status CheckDistinct(Executor& executor, const TableOptions& options, Span<const
 StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions options, Engine* engine) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
   SOK_RETURN_IF_ERROR(CheckGivenRows(options));
+  if (options.tiers.has_tiers() && !options.tiers.has_disk()) {
+    return NamedError(options, InvalidArgument("HBM_DRAM is for tables on a GPU, and this one is on a CPU"));
+  }
   std::unique_ptr<Table> table(new Table(engine, std::move(options)));
   if (table->options_.rank == kNoRank) return table;
   SOK_RETURN_IF_ERROR(table->Named(table->admission_.Init(table->options_.admission)));

@@ -1,0 +1,43 @@
+// Tables of which a few rows are in device memory, so that nearly every lookup moves rows, pass the engine
+// contract.
+#include "cc/engine/contract/suites.h"
+#include "cc/optimizers/rule_info.h"
+#include "cuda/engine/testing/gpu_case.h"
+
+namespace sok {
+namespace {
+
+EngineCase TiersCase() {
+  EngineCase engine_case = GpuCase();
+  engine_case.name = "gpu_with_tiers";
+  engine_case.tiers.memory_bytes = 400;
+  engine_case.tiers.by_frequency = true;
+  engine_case.optimizers = {"sgd", "lazy_adam", "adam", "adagrad_decay", "rowwise_adagrad"};
+  return engine_case;
+}
+
+TEST(GpuContractTest, ThereIsADevice) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+}
+
+#define SOK_TIERS_OFFER(suite) \
+  INSTANTIATE_TEST_SUITE_P(GpuTiers, suite, testing::ValuesIn(GpuCases(TiersCase())), NameOfCase)
+
+SOK_TIERS_OFFER(TableContract);
+SOK_TIERS_OFFER(StaticContract);
+SOK_TIERS_OFFER(EraseContract);
+SOK_TIERS_OFFER(LookupContract);
+SOK_TIERS_OFFER(PrefetchContract);
+SOK_TIERS_OFFER(RanksContract);
+SOK_TIERS_OFFER(AdmissionContract);
+SOK_TIERS_OFFER(CapacityContract);
+SOK_TIERS_OFFER(SaveEvictionContract);
+SOK_TIERS_OFFER(ContentsContract);
+SOK_TIERS_OFFER(GradientContract);
+SOK_TIERS_OFFER(WeightsContract);
+SOK_TIERS_OFFER(TrainingContract);
+SOK_TIERS_OFFER(FusedContract);
+SOK_TIERS_OFFER(RecordTypesContract);
+
+}  // namespace
+}  // namespace sok

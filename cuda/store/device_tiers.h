@@ -1,0 +1,118 @@
+// Tables larger than device memory: which records are there, and which in the host's memory.
+#ifndef SOK_CUDA_STORE_DEVICE_TIERS_H_
+#define SOK_CUDA_STORE_DEVICE_TIERS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/table/tier_options.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/growing_array.h"
+#include "cuda/base/transfers.h"
+#include "cuda/store/device_slabs.h"
+
+namespace sok {
+
+// What is counted on the device, and where the clock's hand is: see BringUp.
+enum TierWord { kHandOfEvenCalls, kHandOfOddCalls, kTierHits, kTierMisses, kBytesMoved, kNumTierWords };
+
+// A frame's use: the last call that needed its row, and how often calls did since the clock last passed.
+constexpr int kUseBits = 4;
+constexpr uint32_t kMostUses = (uint32_t{1} << kUseBits) - 1;
+
+// Pointers to device memory, for kernels that are enqueued on the stream before the next Reserve.
+struct TiersView {
+  char** addresses = nullptr;       // [rows]: of the rows' records
+  int32_t* frame_of_row = nullptr;  // [rows]; negative: the record is in host memory
+  int64_t* row_of_frame = nullptr;  // [frames]
+  uint32_t* uses = nullptr;         // [frames]: call << kUseBits | uses
+  int64_t* words = nullptr;         // [kNumTierWords]
+  int64_t frames = 0;
+  int64_t record_bytes = 0;
+  bool by_frequency = false;
+};
+
+// Records of a fixed size, numbered by row from 0, the content of fresh ones undefined. The first ones are in
+// frames of device memory, as many as it has room for, and the others in pinned host memory, which kernels
+// reach over the bus. So kernels find every record by its address, and which records are on the device
+// changes how long they wait but nothing else: BringUp exchanges records, and what it leaves in host memory
+// is read there.
+//
+// A row takes 12 to 18 bytes of device memory beside its record, a frame as many again. Memory of records
+// comes from two allocators, all else from the device's. All work is in the order of one stream, or of
+// streams that wait for each other. One thread at a time. Not copyable.
+class DeviceTiers {
+ public:
+  // `record_bytes` is a multiple of 16. Frames take at most options.memory_bytes, but there is at least one.
+  DeviceTiers(const TierOptions& options, int64_t record_bytes, DeviceAllocator* device,
+              DeviceAllocator* host, int64_t slab_bytes);
+
+  // Makes the records of the rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out;
+  // what the columns have grown by then stays.
+  Status Reserve(cudaStream_t stream, int64_t rows);
+
+  // Counts on from where another object of the same table stopped, which then must not be used.
+  void TakeCounts(DeviceTiers* other);
+  // Hits, misses and bytes since the table was made. Waits for the work in the stream.
+  Status FetchCounts(cudaStream_t stream, RoundTrip* round_trip, TierCounts* counts) const;
+
+  // Sets the stream on which the memory will be freed. Every use must come before later work on that stream.
+  void set_stream(cudaStream_t stream);
+
+  TiersView view() const;
+  // Each record as a slab of its own: kernels find it by its address.
+  SlabsView records() const { return {addresses_.data(), /*mask=*/0, record_bytes_, /*bits=*/0}; }
+  // The number of the next call, in as many bits as a frame's use has.
+  uint32_t BeginCall();
+
+  int64_t rows() const { return rows_; }  // addressable
+  int64_t frames() const { return rows_ < limit_ ? rows_ : limit_; }
+  int64_t record_bytes() const { return record_bytes_; }
+  int64_t bytes() const;  // allocated
+
+ private:
+  // Of records of as many rows from `first` on as fit into a slab and are in the same memory.
+  StatusOr<DeviceBuffer<char>> AllocateSlab(cudaStream_t stream, int64_t first, int64_t rows);
+
+  const TierOptions options_;
+  int64_t record_bytes_;
+  int64_t limit_;  // of frames
+  int64_t slab_bytes_;
+  DeviceAllocator* device_;
+  DeviceAllocator* host_;
+  int64_t rows_ = 0;
+  uint32_t call_ = 0;
+  std::vector<DeviceBuffer<char>> slabs_;
+  GrowingArray<char*> addresses_;
+  GrowingArray<int32_t> frame_of_row_;
+  GrowingArray<int64_t> row_of_frame_;
+  GrowingArray<uint32_t> uses_;
+  GrowingArray<int64_t> words_;
+};
+
+// The rows of a table that a call needs: rows[n] on the device, distinct; negative ones are none.
+struct NeededRows {
+  DeviceTiers* tiers = nullptr;
+  const int64_t* rows = nullptr;
+  int64_t n = 0;
+};
+
+// Counts uses of these rows, and brings those up that are in host memory: each exchanges its record with that
+// of a frame whose row this call does not need. If a table occurs again, that is another call.
+//
+// A clock chooses the frames: it passes them in order from its hand on, takes those without uses, and counts
+// the uses of the others down by one at each pass. It may pass 8 places for each row of the call, or 65536,
+// but no frame more than 16 times. If it finds too few, the last of the rows stay in host memory. Rows that
+// are used count as used once, or by frequency once for each call but the first, and at most 15 times.
+//
+// Waits for nothing. ResourceExhausted if `scratch` runs out of memory; no record was moved then.
+Status BringUp(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
+               Span<const NeededRows> tables);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_STORE_DEVICE_TIERS_H_
