@@ -1,6 +1,7 @@
 #include "cuda/programs/benchmark/cases.h"
 
 #include <algorithm>
+#include <cmath>
 #include <list>
 #include <memory>
 #include <numeric>
@@ -123,8 +124,8 @@ struct Kept {
 };
 
 StatusOr<LookupIds*> KeepIds(BenchmarkDevice* device, const IdsDrawn& drawn, int64_t n, int64_t keys,
-                             double hotness, Kept* kept) {
-  return Keep(LookupIds::Make(device->stream, &device->memory, DrawIds(drawn, n, keys, 1), hotness, 2),
+                             double hotness, Kept* kept, uint64_t seed = 1) {
+  return Keep(LookupIds::Make(device->stream, &device->memory, DrawIds(drawn, n, keys, seed), hotness, 2),
               &kept->ids);
 }
 
@@ -340,6 +341,43 @@ Status AddGroupStep(BenchmarkDevice* device, const BenchmarkOptions& options,
   return OkStatus();
 }
 
+// Steps with one batch after the other, so that each has other rows, once all have been there once.
+Status AddTieredSteps(BenchmarkDevice* device, const BenchmarkOptions& options,
+                      const std::vector<const FilledTable*>& tables, double share, Kept* kept,
+                      RoundsWithBounds* rounds) {
+  constexpr int kBatches = 32;
+  const std::string optimizer = "lazy_adam";
+  const IdsDrawn drawn = {options.zipf};
+  std::vector<GroupCalls*> batches;
+  const LookupIds* first = nullptr;
+  for (int i = 0; i < kBatches; ++i) {
+    std::vector<const LookupIds*> ids;
+    for (const FilledTable* table : tables) {
+      const StatusOr<LookupIds*> batch =
+          KeepIds(device, drawn, options.group_bags, table->keys(), /*hotness=*/0, kept, i + 1);
+      SOK_RETURN_IF_ERROR(batch.status());
+      ids.push_back(batch.value());
+    }
+    if (first == nullptr) first = ids[0];
+    const StatusOr<GroupCalls*> made = KeepCalls(device, tables, ids, kept);
+    SOK_RETURN_IF_ERROR(made.status());
+    batches.push_back(made.value());
+  }
+  const auto run = [=](GroupCalls* calls) -> Status {
+    SOK_RETURN_IF_ERROR(calls->Lookup(/*training=*/true));
+    return calls->Train(optimizer);
+  };
+  for (GroupCalls* calls : batches) SOK_RETURN_IF_ERROR(run(calls));
+  BatchShape shape = ShapeOf(*device, *first, tables[0]->get()->options().dim, optimizer, tables[0]->load());
+  shape.ids *= static_cast<double>(tables.size());
+  Case step = CaseOf(StrCat("step, ", std::lround(100 * share), " % on the device"), drawn, *first, shape);
+  step.optimizer = optimizer;
+  step.bytes = step.ids * StepTraffic(shape, BagsFrom::kNothing).total();
+  step.run = [=, next = 0]() mutable { return run(batches[static_cast<size_t>(next++ % kBatches)]); };
+  rounds->Add(std::move(step));
+  return OkStatus();
+}
+
 }  // namespace
 
 Status MeasureIndex(BenchmarkDevice* device, const BenchmarkOptions& options, double load,
@@ -424,6 +462,27 @@ Status MeasureGroup(BenchmarkDevice* device, const BenchmarkOptions& options, in
   SOK_RETURN_IF_ERROR(rounds.status());
   for (const double hotness : {0.0, options.hotness}) {
     SOK_RETURN_IF_ERROR(AddGroupStep(device, options, tables, optimizer, hotness, &kept, &rounds.value()));
+  }
+  return rounds.value().Run(options.rounds, cases);
+}
+
+Status MeasureTiers(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
+                    std::vector<Case>* cases) {
+  Kept kept;
+  const BatchShape record = RecordOf(*device, dim, "lazy_adam");
+  const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record) * options.group_tables));
+  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
+  SOK_RETURN_IF_ERROR(rounds.status());
+  std::vector<double> shares = options.shares;
+  shares.insert(shares.begin(), 1);
+  for (const double share : shares) {
+    std::vector<const FilledTable*> tables;
+    for (int64_t t = 0; t < options.group_tables; ++t) {
+      const auto table = Keep(FilledTable::Make(device, dim, "lazy_adam", keys, kLoad, share), &kept.tables);
+      SOK_RETURN_IF_ERROR(table.status());
+      tables.push_back(table.value());
+    }
+    SOK_RETURN_IF_ERROR(AddTieredSteps(device, options, tables, share, &kept, &rounds.value()));
   }
   return rounds.value().Run(options.rounds, cases);
 }

@@ -39,6 +39,10 @@ Status MeasureTraining(BenchmarkDevice* device, const BenchmarkOptions& options,
 Status MeasureGroup(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
                     const std::string& optimizer, std::vector<Case>* cases);
 
+// The same with tables of which a part is in device memory, each step with another batch.
+Status MeasureTiers(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
+                    std::vector<Case>* cases);
+
 // Helpers that the cases share.
 
 // Keys of a table whose records have `bytes` bytes.

@@ -50,6 +50,13 @@ class Run {
         }
       }
     }
+    if (options.Measures("tiers")) {
+      for (const int64_t dim : options.group_dims) {
+        SOK_RETURN_IF_ERROR(Measure(StrCat("tiers of dim ", dim), [&](std::vector<Case>* cases) {
+          return MeasureTiers(device_, options, dim, cases);
+        }));
+      }
+    }
     return OkStatus();
   }
 

@@ -12,6 +12,7 @@
 #include "cuda/group/gpu_call.h"
 #include "cuda/group/group_merge.h"
 #include "cuda/pooling/pool.h"
+#include "cuda/programs/benchmark/cases.h"
 #include "cuda/training/device_optimizer.h"
 
 namespace sok {
@@ -45,11 +46,16 @@ std::vector<float> HyperParametersOf(const std::string& optimizer) {
 }
 
 StatusOr<FilledTable> FilledTable::Make(BenchmarkDevice* device, int64_t dim, const std::string& optimizer,
-                                        int64_t keys, double load) {
+                                        int64_t keys, double load, double share) {
   TableOptions options;
   options.name = "table of dim " + std::to_string(dim);
   options.dim = dim;
   options.record = device->record;
+  if (share < 1) {
+    const auto bytes = static_cast<double>(RecordStride(RecordOf(*device, dim, optimizer)));
+    options.tiers.memory_bytes = static_cast<int64_t>(share * static_cast<double>(keys) * bytes);
+    options.tiers.by_frequency = true;
+  }
   FilledTable filled;
   filled.keys_ = keys;
   auto made = device->engine.MakeTable(device->context(), options);

@@ -69,9 +69,9 @@ std::vector<float> HyperParametersOf(const std::string& optimizer);
 class FilledTable {
  public:
   // `optimizer` is attached before the rows are inserted; "" for none. The index has a load of about `load`,
-  // at most 0.9.
+  // at most 0.9. `share` of the rows are in device memory, and the others below it.
   static StatusOr<FilledTable> Make(BenchmarkDevice* device, int64_t dim, const std::string& optimizer,
-                                    int64_t keys, double load);
+                                    int64_t keys, double load, double share = 1);
 
   EngineTable* get() const { return table_.get(); }
   DeviceTable& device_table() const;

@@ -11,7 +11,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: engine_benchmark [--OPTION=VALUE]...\n"
     "  --json=FILE          file for all numbers\n"
-    "  --parts=LIST         some of index,rows,training,group\n"
+    "  --parts=LIST         some of index,rows,training,group,tiers\n"
     "  --dims=LIST          dims of rows and training (8,16,32,64,128,256)\n"
     "  --group_dims=LIST    dims of groups (16,64,128)\n"
     "  --ids=N              ids of a batch (1048576)\n"

@@ -26,9 +26,9 @@ struct BenchmarkOptions {
   std::vector<int64_t> group_dims = {16, 64, 128};
   int64_t copied_bytes = int64_t{1} << 30;
   int64_t scrubbed_bytes = int64_t{256} << 20;
-  double seconds = 240;  // no new table is started after that
-  // index, rows, training, group.
-  std::vector<std::string> parts = {"index", "rows", "training", "group"};
+  double seconds = 240;                          // no new table is started after that
+  std::vector<double> shares = {0.5, 0.2, 0.1};  // of the rows in device memory, for tiers
+  std::vector<std::string> parts = {"index", "rows", "training", "group", "tiers"};
   std::string json;  // file to write
 
   bool Measures(const std::string& part) const;
