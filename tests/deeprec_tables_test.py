@@ -108,23 +108,29 @@ def test_storage_of_the_device(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", [one for one in deeprec.StorageType if one.name not in ("DEFAULT", "DRAM", "DRAM_SSDHASH", "HBM")]
+    "kind",
+    [
+        one
+        for one in deeprec.StorageType
+        if one.name not in ("DEFAULT", "DRAM", "DRAM_SSDHASH", "HBM", "HBM_DRAM")
+    ],
 )
 def test_other_tiers_are_refused_by_name(kind):
     with pytest.raises(ValueError, match=rf"{kind.name} is not supported.*capacity="):
         v1.StorageOption(storage_type=kind, storage_path="/nowhere")
 
 
-def test_device_memory_needs_a_gpu():
+@pytest.mark.parametrize("kind", [v1.StorageType.HBM, v1.StorageType.HBM_DRAM])
+def test_device_memory_needs_a_gpu(kind):
     if tf.config.experimental.list_physical_devices("GPU"):
-        option = v1.StorageOption(storage_type=v1.StorageType.HBM)
+        option = v1.StorageOption(storage_type=kind)
         with tf.Graph().as_default():
             options = v1.EmbeddingVariableOption(storage_option=option)
             table = v1.get_embedding_variable("table", 2, ev_option=options)
             assert table.initializer.get_attr("memory") == b"device"
         return
-    with pytest.raises(ValueError, match="HBM needs a GPU"):
-        v1.StorageOption(storage_type=v1.StorageType.HBM)
+    with pytest.raises(ValueError, match=f"{kind.name} needs a GPU"):
+        v1.StorageOption(storage_type=kind)
 
 
 @pytest.mark.parametrize(

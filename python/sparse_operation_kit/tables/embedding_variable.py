@@ -127,8 +127,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
           memory: Where a table on a GPU has its rows and slots. "device": in the GPU's memory. "host": in
             pinned host memory, which the GPU reads over its bus, for tables that do not fit; its keys stay in
             the GPU's memory. On a CPU both are the same. A `StorageOption` can also put a disk below the
-            memory of a table on a CPU. Results are the same, and a checkpoint of one restores with the
-            other. All ranks must use the same.
+            memory of a table on a CPU, and host memory below that of a GPU. Results are the same, and a
+            checkpoint of one restores with the other. All ranks must use the same.
           row_arithmetic: Whether a key's initial row is row `key % default_value_dim` of a matrix, and some
             optimizers train each row by itself: see `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
           slot_dtype: In which the optimizer's slots are kept: tf.float32 or tf.bfloat16. Slots of one number

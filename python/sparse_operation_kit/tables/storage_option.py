@@ -36,11 +36,13 @@ class CacheStrategy(enum.IntEnum):
     LFU = 1
 
 
-# The tiers that rows can be in, except for HBM, which needs a GPU.
-_KINDS = (None, StorageType.DEFAULT, StorageType.DRAM, StorageType.DRAM_SSDHASH, StorageType.HBM)
+# The tiers that rows can be in.
+_NEED_GPU = (StorageType.HBM, StorageType.HBM_DRAM)
+_WITH_SIZES = (StorageType.DRAM_SSDHASH, StorageType.HBM_DRAM)
+_KINDS = (None, StorageType.DEFAULT, StorageType.DRAM, *_WITH_SIZES, StorageType.HBM)
 _INSTEAD = (
-    "use DRAM_SSDHASH for a table larger than memory; or bound it with capacity= and on_full='evict_lru' or "
-    "'evict_lfu' of sok.EmbeddingVariable"
+    "use DRAM_SSDHASH for a table larger than memory, or HBM_DRAM on a GPU; or bound it with capacity= and "
+    "on_full='evict_lru' or 'evict_lfu' of sok.EmbeddingVariable"
 )
 
 
@@ -50,16 +52,18 @@ class StorageOption:
 
     Attributes:
       storage_type: None or `DEFAULT`: in the memory of the table's device. `DRAM`: in host memory, also if
-        the table is on a GPU. `HBM`: in the GPU's memory. `DRAM_SSDHASH`: rows and slots are in host memory
-        up to a size, and the others in a file; the table is on a CPU. Other tiers are a ValueError.
+        the table is on a GPU. `HBM`: in the GPU's memory. `HBM_DRAM`: rows and slots are in the GPU's memory
+        up to a size, and the others in host memory; the table is on a GPU. `DRAM_SSDHASH`: they are in host
+        memory up to a size, and the others in a file; the table is on a CPU. Other tiers are a ValueError.
       storage_path: With `DRAM_SSDHASH`, the folder of the file, on the process that has the rows. It is made
         if it is missing; the folder above it must be there. The file has no name, so it ends with the
         process. Not used with other tiers.
-      storage_size: DeepRec's bytes for each tier, a list or tuple of numbers. With `DRAM_SSDHASH` the first
-        is the memory of rows and slots in each process, except that the rows of one step always fit. Not
-        used with other tiers, and for the disk.
-      cache_strategy: With `DRAM_SSDHASH`, which rows stay in memory: those that were used most recently, or
-        most often.
+      storage_size: DeepRec's bytes for each tier, a list or tuple of numbers. With `HBM_DRAM` and
+        `DRAM_SSDHASH` the first is the memory of rows and slots in each process, except that with
+        `DRAM_SSDHASH` the rows of one step always fit. A second number, of the tier below, is not used. Nor
+        are any with other tiers.
+      cache_strategy: With two tiers, which rows stay in the upper one: those that were used most recently,
+        or most often.
       layout: Not used.
     """
 
@@ -87,19 +91,26 @@ class StorageOption:
         kind = None if self.storage_type is None else StorageType(self.storage_type)
         if kind not in _KINDS:
             raise ValueError(f"StorageOption: storage_type {kind.name} is not supported: {_INSTEAD}")
-        if kind == StorageType.HBM and not tf.config.experimental.list_physical_devices("GPU"):
-            raise ValueError("StorageOption: storage_type HBM needs a GPU, and TensorFlow finds none")
-        if kind != StorageType.DRAM_SSDHASH:
+        if kind in _NEED_GPU and not tf.config.experimental.list_physical_devices("GPU"):
+            raise ValueError(
+                f"StorageOption: storage_type {kind.name} needs a GPU, and TensorFlow finds none"
+            )
+        if kind not in _WITH_SIZES:
             return
-        if not isinstance(self.storage_path, str) or not self.storage_path:
+        has_folder = isinstance(self.storage_path, str) and self.storage_path
+        if kind == StorageType.DRAM_SSDHASH and not has_folder:
             raise ValueError(
                 f"StorageOption: DRAM_SSDHASH needs a folder as storage_path, not {self.storage_path!r}"
             )
         size = self.storage_size[0] if self.storage_size else None
         if not isinstance(size, int) or not 0 < size < 2**63:
             raise ValueError(
-                "StorageOption: DRAM_SSDHASH needs the bytes of memory as the first number of storage_size, "
+                f"StorageOption: {kind.name} needs the bytes of memory as the first number of storage_size, "
                 f"not {size!r}"
+            )
+        if kind == StorageType.HBM_DRAM and len(self.storage_size) > 2:
+            raise ValueError(
+                f"StorageOption: HBM_DRAM has two tiers, but storage_size is {list(self.storage_size)}"
             )
 
 
@@ -113,10 +124,11 @@ def memory_attributes(who: str, memory: str | StorageOption) -> dict[str, Any]:
     if isinstance(memory, StorageOption):
         if memory.storage_type == StorageType.DRAM:
             attributes.update(memory="host")
-        if memory.storage_type == StorageType.DRAM_SSDHASH:
+        if memory.storage_type in _WITH_SIZES:
+            on_disk = memory.storage_type == StorageType.DRAM_SSDHASH
             attributes.update(
                 tier_bytes=int(memory.storage_size[0]),
-                tier_folder=memory.storage_path,
+                tier_folder=memory.storage_path if on_disk else "",
                 tier_by_frequency=memory.cache_strategy == CacheStrategy.LFU,
             )
     elif memory in ("device", "host"):

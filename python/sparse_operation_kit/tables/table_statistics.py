@@ -33,14 +33,15 @@ class TableStatistics(NamedTuple):
       filtered_ids: the sum over steps of the distinct ids that the admission filter left without a row.
       exchange_bytes: bytes that ranks, or servers and workers, sent each other for the table: ids, rows and
         gradients, without the headers of messages. 0 with one rank.
-      memory_rows: rows in memory, of a table with a disk below it. This and the next five are 0 for tables
-        whose rows are all in memory, and depend on the number of ranks.
+      memory_rows: rows in memory, of a table with a disk below it; rows in the memory of a GPU, of a table
+        with host memory below it. This and the next five are 0 for tables whose rows are all in memory, and
+        depend on the number of ranks.
       disk_bytes: bytes of the table's files.
-      memory_hits: the sum over calls (lookups, steps, reads of checkpoints) of the rows that each needed and
-        that were in memory.
+      memory_hits: the sum over calls (lookups, steps, reads of checkpoints; on a GPU, lookups only) of the
+        rows that each needed and that were in memory.
       memory_misses: the same of the rows that were not, new ones among them.
-      bytes_up: bytes of rows that came from disk to memory.
-      bytes_down: bytes of rows that went from memory to disk.
+      bytes_up: bytes of rows that came to memory from below it.
+      bytes_down: bytes of rows that went from memory to what is below it.
       unique_ratio: float64, `distinct_ids / ids`; 0 if there were no ids.
     """
 

@@ -30,8 +30,8 @@ class TableSummaryHook(v1.train.SessionRunHook):
     | `embedding/TABLE/filtered_ids_per_step` | distinct ids that the admission filter left without a row |
     | `embedding/TABLE/exchange_bytes_per_step` | bytes that ranks, or servers and workers, sent each other |
     | `embedding/TABLE/unique_ratio` | distinct ids / ids, if there were any |
-    | `embedding/TABLE/memory_hit_ratio` | with a disk: the share of rows that were in memory when needed |
-    | `embedding/TABLE/bytes_up_per_step`, `…/bytes_down_per_step` | with a disk: bytes of rows that moved |
+    | `embedding/TABLE/memory_hit_ratio` | with tiers: the share of rows that were in memory when needed |
+    | `embedding/TABLE/bytes_up_per_step`, `…/bytes_down_per_step` | with tiers: bytes of rows that moved |
 
     The values are over all ranks and, except `rows`, averages over the steps since the last summary. See
     `TableStatistics` for the exact counts.

@@ -1,0 +1,188 @@
+"""Tables larger than a GPU's memory: the bits of tables without tiers, wherever rows are."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fake_gpu_device  # noqa: F401 - gives this process the device
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import deeprec
+from sparse_operation_kit.lookup import group
+from sparse_operation_kit.tables.storage_option import CacheStrategy, StorageOption, StorageType
+
+v1 = tf.compat.v1
+GPU = "/GPU:0"
+DIM = 4
+BATCHES = np.random.default_rng(0).integers(-20, 100, [4, 40])
+
+
+def tiers(device_bytes: int = 400, **options) -> StorageOption:
+    return StorageOption(StorageType.HBM_DRAM, storage_size=[device_bytes], **options)
+
+
+def trained(memory, optimizer, steps, device=GPU, **options):
+    """(lookups of all steps, contents, statistics) of a table."""
+    with harness.graph_and_session() as session:
+        with tf.device(device):
+            table = sok.EmbeddingVariable("table", DIM, memory=memory, **options)
+        ids = v1.placeholder(tf.int64, [None])
+        bags = tf.RaggedTensor.from_row_splits(ids, [0, 3, 3, 20, 40])
+        lookups = [group.DenseLookup(table, ids), group.RaggedLookup(table, bags, "mean")]
+        rows, pooled = group.lookup_group(lookups)
+        step = optimizer().minimize(
+            tf.reduce_sum(tf.square(rows - 1.0)) + tf.reduce_sum(pooled * 2.0), var_list=[table]
+        )
+        read = group.lookup_group([group.DenseLookup(table, ids)], training=False)
+        statistics = sok.table_statistics([table])["table"]
+        harness.initialize(session)
+        found = []
+        for batch in steps:
+            found.append(session.run([rows, pooled, step], {ids: batch})[:2])
+            found.append(session.run(read, {ids: batch[::-1] + 1}))
+        return found, harness.table_contents(session, table), session.run(statistics)
+
+
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
+    "exact_adam": lambda: v1.train.AdamOptimizer(0.1),
+}
+TABLES = {
+    "plain": {},
+    "16 bits": {"dtype": tf.bfloat16, "slot_dtype": tf.bfloat16},
+    "evicting": {"capacity": 60, "on_full": "evict_lru"},
+    "admission": {"admission": sok.CounterFilter(2)},
+    "direct": {"use_hashtable": False, "capacity": 120},
+}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "table", "strategy"),
+    [
+        ("sgd", "plain", CacheStrategy.LRU),
+        ("lazy_adam", "plain", CacheStrategy.LFU),
+        ("lazy_adam", "16 bits", CacheStrategy.LRU),
+        ("exact_adam", "evicting", CacheStrategy.LFU),
+        ("sgd", "admission", CacheStrategy.LFU),
+        ("exact_adam", "direct", CacheStrategy.LRU),
+    ],
+)
+def test_tiers_change_no_bit(optimizer, table, strategy):
+    steps = np.abs(BATCHES) if table == "direct" else BATCHES
+    memory = tiers(cache_strategy=strategy)
+    found, contents, statistics = trained(memory, OPTIMIZERS[optimizer], steps, **TABLES[table])
+    expected, of_device, on_device = trained("device", OPTIMIZERS[optimizer], steps, **TABLES[table])
+    for got, want in zip(found, expected):
+        harness.assert_equal_arrays(got, want)
+    harness.assert_equal_arrays(contents, of_device)
+    assert statistics.bytes_up == statistics.bytes_down > 0 == statistics.disk_bytes
+    assert 0 < statistics.memory_rows <= 400 // 16 < statistics.rows
+    assert statistics.memory_hits > 0 and statistics.memory_misses > 0
+    assert statistics[:6] == on_device[:6] and on_device[6:12] == (0,) * 6
+
+
+def test_each_lookup_moves_the_missing_rows_once():
+    record = 3 * DIM * 4  # LazyAdam has two slots
+    with harness.graph_and_session() as session:
+        with tf.device(GPU):
+            table = sok.EmbeddingVariable("table", DIM, memory=tiers(8 * record))
+        ids = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, ids)
+        step = OPTIMIZERS["lazy_adam"]().minimize(tf.reduce_sum(tf.square(rows - 1.0)))
+        read = group.lookup_group([group.DenseLookup(table, ids)], training=False)
+        statistics = sok.table_statistics([table])["table"]
+        harness.initialize(session)
+        for first in range(0, 24, 4):
+            session.run(step, {ids: np.arange(first, first + 4)})
+        before = session.run(statistics)
+        for op in (step, read):
+            # Twice the same rows, twice each: the first time they come up.
+            for expected in (6, 0):
+                session.run(op, {ids: [0, 1, 2, 3, 4, 5] * 2 if op is step else [6, 7, 8, 9, 10, 11] * 2})
+                after = session.run(statistics)
+                assert after.memory_misses - before.memory_misses == expected
+                assert after.memory_hits - before.memory_hits == 6 - expected
+                assert after.bytes_up - before.bytes_up == expected * record
+                assert after.bytes_down - before.bytes_down == expected * record
+                assert after.memory_rows == 8
+                before = after
+
+
+def test_checkpoints_do_not_know_of_tiers(tmp_path):
+    """A checkpoint of a table with tiers restores into one without, and back."""
+    kinds = {"tiers": tiers(), "device": "device"}
+    saved = {}
+    for before, after in [("tiers", "device"), ("device", "tiers")]:
+        prefix = str(tmp_path / before / "model")
+        for kind, restores in [(before, False), (after, True)]:
+            with harness.graph_and_session() as session:
+                with tf.device(GPU):
+                    table = sok.EmbeddingVariable("table", DIM, memory=kinds[kind])
+                ids = v1.placeholder(tf.int64, [None])
+                rows = tf.nn.embedding_lookup(table, ids)
+                step = OPTIMIZERS["exact_adam"]().minimize(tf.reduce_sum(tf.square(rows - 1.0)))
+                statistics = sok.table_statistics([table])["table"]
+                saver = v1.train.Saver()
+                harness.initialize(session)
+                if restores:
+                    saver.restore(session, prefix)
+                for batch in BATCHES[2:] if restores else BATCHES[:2]:
+                    session.run(step, {ids: batch})
+                moved = session.run(statistics)
+                if not restores:
+                    os.makedirs(os.path.dirname(prefix))
+                    saver.save(session, prefix)
+                saved[before, kind] = harness.table_contents(session, table)
+                # Reading all rows moves none.
+                assert session.run(statistics) == moved
+    harness.assert_equal_arrays(saved["tiers", "tiers"], saved["device", "device"])
+    harness.assert_equal_arrays(saved["tiers", "device"], saved["device", "tiers"])
+
+
+def test_a_table_on_a_cpu_has_no_such_tiers():
+    with harness.graph_and_session() as session:
+        with tf.device("/CPU:0"):
+            sok.EmbeddingVariable("my_table", DIM, memory=tiers())
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="'my_table': HBM_DRAM is for tables on a GPU"
+        ):
+            harness.initialize(session)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ([0], "HBM_DRAM needs the bytes of memory as the first number of storage_size, not 0"),
+        ([-5], "HBM_DRAM needs the bytes of memory as the first number of storage_size, not -5"),
+        ([], "HBM_DRAM needs the bytes of memory as the first number of storage_size, not None"),
+        ([1, 2, 3], r"HBM_DRAM has two tiers, but storage_size is \[1, 2, 3\]"),
+    ],
+)
+def test_sizes_that_are_none(size, message):
+    with pytest.raises(ValueError, match=message):
+        StorageOption(StorageType.HBM_DRAM, storage_size=size)
+
+
+def test_options_of_deeprec_put_host_memory_below():
+    option = deeprec.StorageOption(
+        storage_type=deeprec.StorageType.HBM_DRAM,
+        storage_size=[4096, 1 << 30],
+        cache_strategy=deeprec.CacheStrategy.LRU,
+    )
+    with harness.graph_and_session() as session:
+        with tf.device(GPU):
+            table = deeprec.get_embedding_variable(
+                "table", DIM, ev_option=deeprec.EmbeddingVariableOption(storage_option=option)
+            )
+        names = ("tier_bytes", "tier_folder", "tier_by_frequency")
+        attributes = {name: table.initializer.get_attr(name) for name in names}
+        assert attributes == {"tier_bytes": 4096, "tier_folder": b"", "tier_by_frequency": False}
+        rows = tf.nn.embedding_lookup(table, tf.range(400, dtype=tf.int64))
+        harness.initialize(session)
+        first = session.run(rows)
+        harness.assert_equal_arrays([session.run(rows)], [first])
