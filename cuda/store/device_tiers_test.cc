@@ -230,6 +230,20 @@ TEST_P(DeviceTiersTest, FramesHoldWhatAClockLeaves) {
   }
 }
 
+// Rows that were used often leave at last, but a frame counts no more than 15 uses.
+TEST_P(DeviceTiersTest, FrequentRowsStayForAWhile) {
+  TieredRows table(4, 3, GetParam());
+  table.Grow(40);
+  for (int call = 0; call < 18; ++call) {
+    BringUpAll({&table}, {call < 8 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0}});
+  }
+  table.ExpectAsTheReference();
+  for (int64_t row = 10; row < 40; row += 2) {
+    BringUpAll({&table}, {{row, row + 1}});
+    table.ExpectAsTheReference();
+  }
+}
+
 // A call's rows are never victims, and what does not fit is left in host memory.
 TEST_P(DeviceTiersTest, ACallMayNeedMoreThanFits) {
   TieredRows table(4, 3, GetParam());
