@@ -14,7 +14,7 @@ namespace {
 
 // The clock passes this many places for each row of a call, and at least so many in all.
 constexpr int64_t kPlacesOfRow = 8;
-constexpr int64_t kFewestPlaces = 65536;
+constexpr int64_t kFewestPlaces = 8192;
 
 constexpr uint32_t kCallMask = (uint32_t{1} << (32 - kUseBits)) - 1;
 

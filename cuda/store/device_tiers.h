@@ -105,7 +105,7 @@ struct NeededRows {
 // of a frame whose row this call does not need. If a table occurs again, that is another call.
 //
 // A clock chooses the frames: it passes them in order from its hand on, takes those without uses, and counts
-// the uses of the others down by one at each pass. It may pass 8 places for each row of the call, or 65536,
+// the uses of the others down by one at each pass. It may pass 8 places for each row of the call, or 8192,
 // but no frame more than 16 times. If it finds too few, the last of the rows stay in host memory. Rows that
 // are used count as used once, or by frequency once for each call but the first, and at most 15 times.
 //
