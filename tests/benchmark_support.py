@@ -36,7 +36,7 @@ TINY = {
     "row_types": f"{_TABLES} --batches 2",
     "row_quality": "--dataset synthetic --seeds 1,2 --kind float32,bfloat16 --dim 4 --samples 300 "
     "--held_out_samples 50 --batch_size 32 --hidden 8",
-    "restores": "--rows 3000 --dim 4 --rounds 1",
+    "restores": "--rows 3000 --dim 4 --rounds 1 --servers 2",
     "rows_or_sums": "--features 2 --batch 1024 --rows 100000 --dim 16 --rounds 1 --calls 1",
     "server_costs": f"{_SERVERS} --servers 1 --workers 1",
     "serving": "--features 3 --batch 1,12 --rows 90 --dim 3 --hotness 1,3 --batches 2 --rounds 1 --turn_ms 9",

@@ -6,7 +6,8 @@ that the table has. `longest` is the longest step with new rows since the number
 `longest / median` its time divided by their median. `processor` is the time of all threads. `of the kernel
 alone` is what a process takes that only writes to as many bytes of new memory, in the same turns and with as
 many threads. The second table says of each longest step the number of rows before it (`at`), its processor
-time, the part of that which is the kernel's, and its page faults.
+time, the part of that which is the kernel's, and its page faults. The third compares steps with new rows by
+what the machine's load does not change: processor time, and memory that a step adds to the process.
 
 A virtual machine may have to get memory from its host before a program can use it, which takes longer than
 anything that a table does. With --held, a process touches memory before it measures, and gives a piece of it
@@ -53,6 +54,8 @@ _LONGEST, _TO_MEDIAN = "longest step, ms", "longest / median"
 # Of the longest step.
 _OF_LONGEST = ("processor ms", "kernel ms", "page faults")
 _AT = "at"
+# Of all steps with new rows, by the number that `_measured` gives at this place.
+_OF_STEPS = {"processor ms": 1, "MiB": 4}
 # A process that only writes to memory, and is no library.
 _MEMORY = "memory"
 _SLOTS = {"lazy_adam": 2, "adam": 2, "adagrad": 1}
@@ -102,11 +105,12 @@ def draw(path: pathlib.Path, results: Sequence[report.Result]) -> None:
 
 
 def table(results: Sequence[report.Result]) -> str:
-    """A line for each library at each number of rows, and what their longest steps did."""
+    """A line for each library at each number of rows, what their longest steps did, and how steps differ."""
     results = sorted(results, key=lambda result: (result.question["optimizer"], result.question["rows"]))
     measured = (_NEW, _PROCESSOR, _KERNEL, _LONGEST, _TO_MEDIAN, _OLD, _BYTES)
     tables = []
-    for columns in (measured, (_AT, _LONGEST, *_OF_LONGEST)):
+    of_steps = [name for what in _OF_STEPS for name in _spread(what)]
+    for columns in (measured, (_AT, _LONGEST, *_OF_LONGEST), of_steps):
         lines = [
             [f"{result.question['rows']:,}", result.question["optimizer"], _title(name)]
             + [_cell(result.counts.get(f"{name}: {what}", "")) for what in columns]
@@ -116,6 +120,11 @@ def table(results: Sequence[report.Result]) -> str:
         ]
         tables.append(report.markdown(["rows", "optimizer", "library", *columns], lines))
     return "\n\n".join(tables)
+
+
+def _spread(what: str) -> tuple[str, str, str]:
+    """The names of the median, the most and their ratio."""
+    return f"{what} of a step", f"{what}, most", f"{what}, most / median"
 
 
 def _cell(value: object) -> str:
@@ -155,7 +164,12 @@ def _measure_at(
         counts[f"{name}: {_LONGEST}"] = max(walls)
         counts[f"{name}: {_AT}"] = float(firsts[walls.index(max(walls))])
         counts[f"{name}: {_TO_MEDIAN}"] = max(walls) / float(np.median(walls))
-        counts.update({f"{name}: {what}": number for what, number in zip(_OF_LONGEST, longest[1:])})
+        counts.update({f"{name}: {what}": number for what, number in zip(_OF_LONGEST, longest[1:4])})
+        for what, place in _OF_STEPS.items():
+            numbers = [step[place] for step in steps]
+            median, most = float(np.median(numbers)), max(numbers)
+            for title, number in zip(_spread(what), (median, most, most / median if median > 0 else 0.0)):
+                counts[f"{name}: {title}"] = number
         counts[f"{name}: {_OLD}"] = timings[name].median * 1e6 / point.batch
         counts[f"{name}: {_BYTES}"] = float(running[name].ask("0 bytes 0")) / rows
     question = {"rows": rows, "dim": point.dim, "optimizer": point.optimizer}
@@ -209,8 +223,8 @@ def _answer(
 def _answer_memory(
     optimizer: str, dim: int, threads: int, rows: int, held: int
 ) -> Callable[[str, str], object]:
-    """A process that writes to the memory of new rows: records, keys, and an index that is a third full."""
-    row_bytes = 4 * dim * (1 + _SLOTS.get(optimizer, 0)) + 8 + 48
+    """A process that writes to the memory of new rows: records, keys, and an index of 40 bytes a key."""
+    row_bytes = 4 * dim * (1 + _SLOTS.get(optimizer, 0)) + 8 + 40
     new = machine.NewMemory(row_bytes * rows, threads)
     memory = machine.HeldMemory(held * rows)
 
@@ -225,12 +239,15 @@ def _answer_memory(
 
 
 def _measured(call: Callable[[], object]) -> str:
-    """The milliseconds, processor milliseconds, those of the kernel, and page faults of a call."""
+    """Milliseconds, processor milliseconds, the kernel's, page faults, and the new resident MiB of a call."""
+    resident = _resident_bytes()
     wall, usage = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     call()
     wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
+    mebibytes = (_resident_bytes() - resident) / 2**20
     user, kernel = after.ru_utime - usage.ru_utime, after.ru_stime - usage.ru_stime
-    return f"{wall * 1e3} {(user + kernel) * 1e3} {kernel * 1e3} {after.ru_minflt - usage.ru_minflt}"
+    faults = after.ru_minflt - usage.ru_minflt
+    return f"{wall * 1e3} {(user + kernel) * 1e3} {kernel * 1e3} {faults} {mebibytes}"
 
 
 def _ours(session, ids, shape, optimizer):
