@@ -240,7 +240,8 @@ def test_restores_of_all_forms(tmp_path):
     folder.mkdir()
     done, (result,) = run_workload(tmp_path, "restores", "--folder", str(folder))
     forms = ["own", "increment", "raw", "deeprec", "sok2", "variable", "recommenders_addons"]
-    others = ["save", "save of raw", "over its rows", "new memory", "reading"]
+    others = ["save", "save of raw", "over its rows", "new memory", "reading", "convert"]
+    others += ["1 to 2 servers", "save, 2 servers"]
     assert sorted(result.timings) == sorted([*forms, *others])
     assert sorted(result.counts) == sorted(forms)
     assert all(0 <= result.counts[form] < 64 for form in forms)

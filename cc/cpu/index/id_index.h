@@ -18,7 +18,7 @@ namespace sok {
 // index, so a large index costs nothing until it is filled.
 //
 // An id is stored in its home bucket or, if that is full, in the next bucket with a free place (linear
-// probing over buckets). A bucket is one cache line. About 4 % of the ids are outside their home bucket, and
+// probing over buckets). A bucket is one cache line. 2 to 4 % of the ids are outside their home bucket, and
 // the four ids of a bucket are compared without a branch. Both matter: a cache line that was not prefetched
 // in time, or a mispredicted branch while lines are in flight, costs as much as ten lookups. Erase moves
 // later ids back instead of leaving a tombstone, so lookups do not slow down as ids come and go.
