@@ -1,3 +1,4 @@
+# Tags: slow
 """Tables larger than a GPU's memory: the bits of tables without tiers, wherever rows are."""
 
 from __future__ import annotations
