@@ -1,15 +1,17 @@
 # Tags: versions, old_version
 # Not on GPUs: files, which are the same: see gpu_checkpoints_test
-"""What any version of TensorFlow has saved is restored by this one: `tests/versions` has files of several.
+"""What any version of TensorFlow has saved is restored by this one: `tests/versions` has archives of several.
 
-tools/python.sh tests/versions_test.py FOLDER
-  writes what `tests/versions` has of this version: a checkpoint, raw files, and the rows a step later
+tools/python.sh tests/versions_test.py tests/versions/VERSION
+  writes VERSION.tar.gz: a checkpoint of this version, raw files, and the rows a step later
 """
 
 from __future__ import annotations
 
 import pathlib
+import shutil
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ import sparse_operation_kit as sok
 
 v1 = tf.compat.v1
 KEYS = np.concatenate([harness.HOSTILE_KEYS, np.arange(100, 116) * 2**33]).astype(np.int64)
-_FOLDERS = sorted(path for path in pathlib.Path(__file__).parent.joinpath("versions").iterdir())
+_ARCHIVES = sorted(pathlib.Path(__file__).parent.joinpath("versions").iterdir())
 
 
 class Model:
@@ -83,10 +85,11 @@ def write(folder: pathlib.Path) -> None:
         np.savez(folder / "a_step_later.npz", **model.state(session))
 
 
-@pytest.fixture(params=_FOLDERS, ids=lambda folder: folder.name)
-def folder(request):
+@pytest.fixture(params=_ARCHIVES, ids=lambda archive: archive.name)
+def folder(request, tmp_path):
     """The folder of a version's files."""
-    return request.param
+    shutil.unpack_archive(str(request.param), str(tmp_path / "read"))
+    return tmp_path / "read"
 
 
 def _check(found, folder, name, tolerance):
@@ -97,7 +100,7 @@ def _check(found, folder, name, tolerance):
 
 
 def test_there_are_files_of_old_and_new_versions():
-    assert {folder.name.split(".")[0] for folder in _FOLDERS} >= {"1", "2"}
+    assert {archive.name.split(".")[0] for archive in _ARCHIVES} >= {"1", "2"}
 
 
 def test_a_checkpoint_is_restored_and_training_goes_on(folder):
@@ -129,4 +132,6 @@ def test_this_version_writes_the_same(tmp_path, folder):
 
 
 if __name__ == "__main__":
-    write(pathlib.Path(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as name:
+        write(pathlib.Path(name) / "files")
+        shutil.make_archive(sys.argv[1], "gztar", str(pathlib.Path(name) / "files"))
