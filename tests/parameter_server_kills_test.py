@@ -104,7 +104,11 @@ class Tasks:
         with open(self.folder / f"{job}{number}.log", "ab") as log:
             self._running[job, number] = subprocess.Popen(
                 [sys.executable, __file__, str(self.folder)],
-                env={**os.environ, "TF_CONFIG": config},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                    "TF_CONFIG": config,
+                },
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
