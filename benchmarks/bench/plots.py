@@ -24,6 +24,7 @@ def _figure(
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from PIL import Image  # matplotlib needs it too
 
     figsize = (size[0] * columns, size[1] * lines)
     figure, grid = plt.subplots(
@@ -35,6 +36,10 @@ def _figure(
     # "tight" makes the picture large enough for all labels.
     figure.savefig(path, dpi=110, bbox_inches="tight")
     plt.close(figure)
+    if path.suffix == ".png":
+        # A palette holds the colors of a plot in a third of the bytes.
+        image = Image.open(path).convert("RGB").quantize(64)
+        image.save(path, optimize=True)
 
 
 def panels_of(results: Sequence[report.Result], by: Sequence[str]) -> Panels:
