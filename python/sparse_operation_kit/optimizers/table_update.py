@@ -13,7 +13,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies, table_parts
-from sparse_operation_kit.tables.table_device import check_trained_on_servers, on_host_of
+from sparse_operation_kit.tables.table_device import check_trained_on_servers, on_device, on_host_of
 
 # Above these bits of a row number in a gradient is the number of the table's part: cc/table/record_layout.h.
 _REFERENCE_BITS = 53
@@ -76,7 +76,9 @@ def claim_table(variable: tf.Variable, optimizer: Any, rule: str, hyper: Mapping
     variable.trained_by = " ".join([rule, *_constants(hyper)])
     if variable.when_trained is not None:
         when_trained, variable.when_trained = variable.when_trained, None
-        when_trained()
+        # Its ops are none of the update, which TensorFlow puts on the table's device.
+        with on_device(""):
+            when_trained()
 
 
 def _constants(hyper: Mapping[str, Any]) -> Iterator[str]:
