@@ -12,54 +12,20 @@ import tensorflow as tf
 import fake_gpu_device  # noqa: F401 - gives this process the device
 import harness
 import sparse_operation_kit as sok
+import tiered_training
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.tables.storage_option import CacheStrategy, StorageOption, StorageType
 
 v1 = tf.compat.v1
 GPU = "/GPU:0"
-DIM = 4
-BATCHES = np.random.default_rng(0).integers(-20, 100, [4, 40])
+DIM = tiered_training.DIM
+OPTIMIZERS = tiered_training.OPTIMIZERS
+BATCHES = tiered_training.batches(steps=4, end=100)
 
 
 def tiers(device_bytes: int = 400, **options) -> StorageOption:
     return StorageOption(StorageType.HBM_DRAM, storage_size=[device_bytes], **options)
-
-
-def trained(memory, optimizer, steps, device=GPU, **options):
-    """(lookups of all steps, contents, statistics) of a table."""
-    with harness.graph_and_session() as session:
-        with tf.device(device):
-            table = sok.EmbeddingVariable("table", DIM, memory=memory, **options)
-        ids = v1.placeholder(tf.int64, [None])
-        bags = tf.RaggedTensor.from_row_splits(ids, [0, 3, 3, 20, 40])
-        lookups = [group.DenseLookup(table, ids), group.RaggedLookup(table, bags, "mean")]
-        rows, pooled = group.lookup_group(lookups)
-        step = optimizer().minimize(
-            tf.reduce_sum(tf.square(rows - 1.0)) + tf.reduce_sum(pooled * 2.0), var_list=[table]
-        )
-        read = group.lookup_group([group.DenseLookup(table, ids)], training=False)
-        statistics = sok.table_statistics([table])["table"]
-        harness.initialize(session)
-        found = []
-        for batch in steps:
-            found.append(session.run([rows, pooled, step], {ids: batch})[:2])
-            found.append(session.run(read, {ids: batch[::-1] + 1}))
-        return found, harness.table_contents(session, table), session.run(statistics)
-
-
-OPTIMIZERS = {
-    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
-    "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
-    "exact_adam": lambda: v1.train.AdamOptimizer(0.1),
-}
-TABLES = {
-    "plain": {},
-    "16 bits": {"dtype": tf.bfloat16, "slot_dtype": tf.bfloat16},
-    "evicting": {"capacity": 60, "on_full": "evict_lru"},
-    "admission": {"admission": sok.CounterFilter(2)},
-    "direct": {"use_hashtable": False, "capacity": 120},
-}
 
 
 @pytest.mark.parametrize(
@@ -74,17 +40,11 @@ TABLES = {
     ],
 )
 def test_tiers_change_no_bit(optimizer, table, strategy):
-    steps = np.abs(BATCHES) if table == "direct" else BATCHES
     memory = tiers(cache_strategy=strategy)
-    found, contents, statistics = trained(memory, OPTIMIZERS[optimizer], steps, **TABLES[table])
-    expected, of_device, on_device = trained("device", OPTIMIZERS[optimizer], steps, **TABLES[table])
-    for got, want in zip(found, expected):
-        harness.assert_equal_arrays(got, want)
-    harness.assert_equal_arrays(contents, of_device)
+    statistics = tiered_training.train(memory, optimizer, table, BATCHES, device=GPU)
     assert statistics.bytes_up == statistics.bytes_down > 0 == statistics.disk_bytes
     assert 0 < statistics.memory_rows <= 400 // 16 < statistics.rows
     assert statistics.memory_hits > 0 and statistics.memory_misses > 0
-    assert statistics[:6] == on_device[:6] and on_device[6:12] == (0,) * 6
 
 
 def test_each_lookup_moves_the_missing_rows_once():

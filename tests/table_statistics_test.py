@@ -154,7 +154,7 @@ def summaries(folder):
 def test_the_hook_writes_what_a_disk_does(tmp_path):
     """Three steps look up 4, 4 and the first 4 keys again, of which memory holds 4 rows of 16 bytes."""
     below = StorageOption(StorageType.DRAM_SSDHASH, str(tmp_path / "rows"), [64], CacheStrategy.LRU)
-    with tf.Graph().as_default():
+    with tf.Graph().as_default(), tf.device("/CPU:0"):
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
         step = v1.train.get_or_create_global_step()
         table = sok.EmbeddingVariable("table", 4, memory=below)

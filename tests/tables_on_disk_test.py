@@ -18,55 +18,19 @@ import forked
 import harness
 import prefetched_training
 import sparse_operation_kit as sok
+import tiered_training
 from sparse_operation_kit import deeprec
-from sparse_operation_kit.lookup import group
 from sparse_operation_kit.tables.storage_option import CacheStrategy, StorageOption, StorageType
 
 v1 = tf.compat.v1
 session = harness.session
-DIM = 4
-BATCHES = np.random.default_rng(0).integers(-20, 200, [25, 40])
+DIM = tiered_training.DIM
+OPTIMIZERS, TABLES = tiered_training.OPTIMIZERS, tiered_training.TABLES
+BATCHES = tiered_training.batches(steps=25, end=200)
 
 
 def on_disk(folder: pathlib.Path, memory_bytes: int = 400, **options) -> StorageOption:
     return StorageOption(StorageType.DRAM_SSDHASH, str(folder), [memory_bytes], **options)
-
-
-def trained(memory, optimizer, steps=BATCHES, **options):
-    """(lookups of all steps, contents, statistics) of a table."""
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", DIM, memory=memory, **options)
-        ids = v1.placeholder(tf.int64, [None])
-        bags = tf.RaggedTensor.from_row_splits(ids, [0, 3, 3, 20, 40]).to_sparse()
-        lookups = [group.DenseLookup(table, ids), group.SparseLookup(table, bags, "mean")]
-        rows, pooled = group.lookup_group(lookups)
-        step = optimizer().minimize(
-            tf.reduce_sum(tf.square(rows - 1.0)) + tf.reduce_sum(pooled * 2.0), var_list=[table]
-        )
-        read = group.lookup_group([group.DenseLookup(table, ids)], training=False)
-        statistics = sok.table_statistics([table])["table"]
-        harness.initialize(session)
-        found = []
-        for batch in steps:
-            found.append(session.run([rows, pooled, step], {ids: batch})[:2])
-            found.append(session.run(read, {ids: batch[::-1] + 1}))
-        return found, harness.table_contents(session, table), session.run(statistics)
-
-
-OPTIMIZERS = {
-    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
-    "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
-    "exact_adam": lambda: v1.train.AdamOptimizer(0.1),
-    "adagrad": lambda: v1.train.AdagradOptimizer(0.1),
-}
-TABLES = {
-    "plain": {},
-    "16 bits": {"dtype": tf.bfloat16, "slot_dtype": tf.bfloat16},
-    "evicting": {"capacity": 60, "on_full": "evict_lru"},
-    "frequency": {"capacity": 60, "on_full": "evict_lfu"},
-    "admission": {"admission": sok.CounterFilter(2)},
-    "direct": {"use_hashtable": False, "capacity": 300},
-}
 
 
 @pytest.mark.parametrize("strategy", list(CacheStrategy), ids=lambda one: one.name)
@@ -76,17 +40,11 @@ TABLES = {
     [pair for pair in itertools.product(OPTIMIZERS, TABLES) if pair != ("exact_adam", "16 bits")],
 )
 def test_a_disk_changes_no_bit(tmp_path, optimizer, table, strategy):
-    steps = np.abs(BATCHES) if table == "direct" else BATCHES
     memory = on_disk(tmp_path / "rows", cache_strategy=strategy)
-    found, contents, statistics = trained(memory, OPTIMIZERS[optimizer], steps, **TABLES[table])
-    expected, of_memory, in_memory = trained("device", OPTIMIZERS[optimizer], steps, **TABLES[table])
-    for got, want in zip(found, expected):
-        harness.assert_equal_arrays(got, want)
-    harness.assert_equal_arrays(contents, of_memory)
+    statistics = tiered_training.train(memory, optimizer, table, BATCHES)
     assert statistics.bytes_up > 0 and statistics.bytes_down > 0 and statistics.disk_bytes > 0
     # The rows of one step fit, whatever the memory.
     assert statistics.memory_rows <= 40 < statistics.rows
-    assert statistics[:6] == in_memory[:6] and in_memory[6:12] == (0,) * 6
 
 
 @pytest.mark.parametrize("optimizer", ["lazy adam", "adam"])

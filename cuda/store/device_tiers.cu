@@ -336,23 +336,16 @@ int64_t PlacesOf(const NeededRows& needed, int64_t tables) {
       {(int64_t{kMostUses} + 1) * frames, std::max(kPlacesOfRow * needed.n, kFewestPlaces), most});
 }
 
-template <typename T>
-Status AllocateInto(cudaStream_t stream, DeviceAllocator* scratch, int64_t size, DeviceBuffer<T>* buffer) {
-  StatusOr<DeviceBuffer<T>> made = DeviceBuffer<T>::Allocate(scratch, stream, size);
-  SOK_RETURN_IF_ERROR(made.status());
-  *buffer = std::move(made.value());
-  return OkStatus();
-}
-
 Status EnqueueExchanges(cudaStream_t stream, DeviceAllocator* scratch, const TierCall& call,
                         int64_t record_bytes) {
   RankedFlags missing;
   RankedFlags victims;
-  DeviceBuffer<int64_t> lists;
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, 2 * call.rows + call.parts, &lists));
+  const StatusOr<DeviceBuffer<int64_t>> lists =
+      DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * call.rows + call.parts);
+  SOK_RETURN_IF_ERROR(lists.status());
   SOK_RETURN_IF_ERROR(RankFlags("FindMissing", stream, scratch, call.rows, IsMissing{call}, &missing));
   SOK_RETURN_IF_ERROR(RankFlags("FindVictims", stream, scratch, call.places, IsVictim{call}, &victims));
-  int64_t* const rows = lists.data();
+  int64_t* const rows = lists.value().data();
   const Exchanges work = {call, missing.ranks(),  victims.ranks(),
                           rows, rows + call.rows, rows + 2 * call.rows};
   SOK_RETURN_IF_ERROR(
