@@ -10,10 +10,12 @@
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <mutex>
 #include <utility>
 
 #include "cc/base/mutex.h"
 #include "cc/base/printable.h"
+#include "cc/checkpoint/direct_reads.h"
 
 namespace sok {
 namespace {
@@ -125,14 +127,19 @@ class PosixWriter final : public FileWriter {
   int64_t small_bytes_ SOK_GUARDED_BY(mutex_) = 0;  // of them
 };
 
-// Drops data from the page cache after reading, as PosixWriter does; not at once, because other ranks may be
-// reading the same file.
+// Reads ahead past the page cache, where that is possible. Drops other data from it after reading, as
+// PosixWriter does; not at once, because other ranks may be reading the same file.
 class PosixReader final : public FileReader {
  public:
   PosixReader(Descriptor file, int64_t size) : file_(std::move(file)), size_(size) {}
+  ~PosixReader() override {
+    if (map_ != nullptr) munmap(map_, size_);
+  }
 
   int64_t size() const override { return size_; }
   Status ReadAt(int64_t offset, void* data, int64_t bytes) override {
+    DirectReads* const direct = direct_reads_.load();
+    if (direct != nullptr && direct->Take(offset, bytes, data)) return OkStatus();
     const Range range{offset, bytes};
     char* next = static_cast<char*>(data);
     while (bytes > 0) {
@@ -162,10 +169,38 @@ class PosixReader final : public FileReader {
   void KeepCached() override { keeps_cached_ = true; }
 
   void ReadAhead(int64_t offset, int64_t bytes) override {
+    bytes = std::min(bytes, size_ - offset);
+    if (bytes <= 0) return;
+    if (bytes >= kLeastDirect && !keeps_cached_) {
+      std::call_once(made_direct_reads_, [this] { MakeDirectReads(); });
+      DirectReads* const direct = direct_reads_.load();
+      if (direct != nullptr && !IsCached(offset, bytes) && direct->Start(offset, bytes)) return;
+    }
     posix_fadvise(file_.number(), offset, bytes, POSIX_FADV_WILLNEED);
   }
 
  private:
+  // Less is not worth the calls.
+  static constexpr int64_t kLeastDirect = kStretch / 4;
+
+  void MakeDirectReads() {
+    void* const map = mmap(nullptr, size_, PROT_NONE, MAP_SHARED, file_.number(), 0);
+    if (map == MAP_FAILED) return;
+    map_ = map;
+    made_ = DirectReads::Create(file_.number());
+    direct_reads_ = made_.get();
+  }
+
+  // Whether the page cache has all of these bytes, so that the disk need not be asked. Yes, if the system
+  // does not say that.
+  bool IsCached(int64_t offset, int64_t bytes) const {
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    const int64_t begin = offset / page * page;
+    std::vector<unsigned char> pages((offset + bytes - begin + page - 1) / page);
+    if (mincore(static_cast<char*>(map_) + begin, offset + bytes - begin, pages.data()) != 0) return true;
+    return std::all_of(pages.begin(), pages.end(), [](unsigned char one) { return (one & 1) != 0; });
+  }
+
   // False if it is impossible. In two steps, because mmap may free the memory at a fixed place, and then
   // fail.
   bool MapOver(int64_t offset, void* data, int64_t bytes) const {
@@ -191,6 +226,10 @@ class PosixReader final : public FileReader {
   const Descriptor file_;
   const int64_t size_;
   std::atomic<bool> keeps_cached_{false};
+  std::once_flag made_direct_reads_;
+  std::unique_ptr<DirectReads> made_;
+  std::atomic<DirectReads*> direct_reads_{nullptr};
+  void* map_ = nullptr;  // of the file, to ask what the page cache has
   Mutex mutex_;
   std::deque<Range> behind_ SOK_GUARDED_BY(mutex_);
 };

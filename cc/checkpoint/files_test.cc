@@ -1,14 +1,17 @@
 #include "cc/checkpoint/files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include "cc/checkpoint/direct_reads.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 
@@ -237,6 +240,72 @@ TEST_F(MappedFileTest, WithoutAnotherMapTheFileIsRead) {
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_FALSE(IsMapped(path()));
   EXPECT_TRUE(memory.Text(page_, 2 * page_) == bytes_.substr(page_, 2 * page_));
+}
+
+class ReadAheadTest : public PosixFilesTest {
+ protected:
+  void SetUp() override {
+    PosixFilesTest::SetUp();
+    for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>(i * 2654435761 >> 8);
+    ASSERT_TRUE(MakeFolders(files_, folder_).ok());
+    ASSERT_TRUE(WriteWholeFile(files_, path(), bytes_).ok());
+    descriptor_ = open(path().c_str(), O_RDONLY | O_CLOEXEC);
+    // So that a file on a disk has to be read from it.
+    posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
+  }
+  void TearDown() override { close(descriptor_); }
+
+  std::string path() const { return folder_ + "/x"; }
+  std::string Part(int64_t offset, int64_t bytes) const { return bytes_.substr(offset, bytes); }
+
+  std::string bytes_ = std::string((5 << 20) + 1234, '\0');
+  int descriptor_ = -1;
+};
+
+TEST_F(ReadAheadTest, BytesAreThoseOfTheFile) {
+  const auto file = files_.Open(path());
+  ASSERT_TRUE(file.ok());
+  constexpr int64_t kBlock = 1 << 20;
+  for (int64_t at = 0; at < file.value()->size(); at += kBlock) {
+    const int64_t bytes = std::min(kBlock, file.value()->size() - at);
+    std::string read(bytes, 'x');
+    // The first block was not read ahead, and the last one has less than is asked for.
+    for (const int64_t ahead : {at + kBlock, at + 2 * kBlock}) file.value()->ReadAhead(ahead, kBlock);
+    ASSERT_TRUE(file.value()->ReadAt(at, read.data(), bytes).ok()) << at;
+    EXPECT_EQ(read, Part(at, bytes)) << at;
+  }
+}
+
+TEST_F(ReadAheadTest, DirectReadsBeginAndEndAnywhere) {
+  const std::unique_ptr<DirectReads> reads = DirectReads::Create(descriptor_);
+  if (reads == nullptr) GTEST_SKIP() << "no reads past the page cache";
+  const int64_t size = static_cast<int64_t>(bytes_.size());
+  const std::pair<int64_t, int64_t> ranges[] = {
+      {0, 1}, {4096, 8192}, {4095, DirectReads::kMostBytes}, {1 << 20, 4097}, {size - 10, 10}, {12345, 0}};
+  for (const auto& [offset, bytes] : ranges) ASSERT_TRUE(reads->Start(offset, bytes)) << offset;
+  EXPECT_TRUE(reads->Start(4096, 8192)) << "is under way";
+  std::string read(DirectReads::kMostBytes, 'x');
+  EXPECT_FALSE(reads->Take(4096, 8191, read.data())) << "was not started";
+  for (const auto& [offset, bytes] : ranges) {
+    ASSERT_TRUE(reads->Take(offset, bytes, read.data())) << offset;
+    EXPECT_EQ(read.substr(0, bytes), Part(offset, bytes)) << offset;
+    EXPECT_FALSE(reads->Take(offset, bytes, read.data())) << "was taken";
+  }
+  EXPECT_FALSE(reads->Start(0, DirectReads::kMostBytes + 1));
+  ASSERT_TRUE(reads->Start(size - 10, 11));
+  EXPECT_FALSE(reads->Take(size - 10, 11, read.data())) << "ends behind the file";
+}
+
+TEST_F(ReadAheadTest, ReadsUnderWayAreLimited) {
+  const std::unique_ptr<DirectReads> reads = DirectReads::Create(descriptor_);
+  if (reads == nullptr) GTEST_SKIP() << "no reads past the page cache";
+  for (int64_t i = 0; i < DirectReads::kMostReads; ++i) ASSERT_TRUE(reads->Start(i * 5000, 300)) << i;
+  EXPECT_FALSE(reads->Start(1, 300));
+  std::string read(300, 'x');
+  ASSERT_TRUE(reads->Take(5000, 300, read.data()));
+  EXPECT_EQ(read, Part(5000, 300));
+  EXPECT_TRUE(reads->Start(1, 300));
+  // The others are never taken.
 }
 
 TEST_F(PosixFilesTest, ATableIsSavedAndRestored) {
