@@ -13,6 +13,8 @@
 namespace sok {
 namespace {
 
+// Sanitizers keep memory that was freed.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 int64_t ResidentBytes() {
   int64_t all = 0;
   int64_t resident = 0;
@@ -20,8 +22,6 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// Sanitizers keep memory that was freed.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(TableGrowthTest, EachStepAddsAsMuchMemoryAsOthers) {
   constexpr int64_t kBatch = 1 << 16;
   constexpr int64_t kSteps = 36;  // past 2^21 rows
