@@ -30,7 +30,7 @@ Memory MemoryOf(const Fiber& fiber, const void* address, size_t bytes) {
     const bool usable = found != nullptr && found->state == AllocationState::kLive &&
                         IsWithin(address, bytes, found->address, found->bytes);
     // A fault would open it too, but later and more slowly.
-    if (usable && !found->is_open) memory.OpenAt(address);
+    if (usable && !memory.IsOpen(*found, address, bytes)) memory.OpenAt(address, bytes);
     return usable ? Memory::kGlobal : Memory::kForbidden;
   }
   Block& block = *fiber.block;

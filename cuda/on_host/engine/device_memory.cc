@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,6 +50,9 @@ constexpr size_t kArenaBytes = size_t{256} << 30;  // addresses, not memory
 constexpr size_t kPages = kArenaBytes / kPage;
 constexpr size_t kMaxAllocations = size_t{1} << 24;
 constexpr size_t kAlignment = 256;
+// Of a piece, unless it is the last one of an allocation. TensorFlow takes all of a device's memory at once,
+// of which a kernel touches little.
+constexpr size_t kPieceBytes = size_t{256} << 10;
 
 size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -67,11 +71,6 @@ class SpinLock {
 
  private:
   std::atomic_flag* const flag_;
-};
-
-struct Pages {
-  char* begin;
-  size_t bytes;
 };
 
 // The pages of an allocation's bytes; empty allocations have none.
@@ -105,6 +104,9 @@ DeviceMemory::DeviceMemory() {
   base_ = MapMemory(0, kArenaBytes);
   allocation_of_page_ = reinterpret_cast<uint32_t*>(MapMemory(kPages * sizeof(uint32_t), 0));
   allocations_ = reinterpret_cast<Allocation*>(MapMemory(kMaxAllocations * sizeof(Allocation), 0));
+  is_open_ = reinterpret_cast<std::atomic<bool>*>(MapMemory(kPages * sizeof(*is_open_), 0));
+  was_open_ = reinterpret_cast<std::atomic<bool>*>(MapMemory(kPages * sizeof(*was_open_), 0));
+  opened_ = reinterpret_cast<Pages*>(MapMemory(kPages * sizeof(*opened_), 0));
   const char* const keys = std::getenv("SOK_ON_HOST_PROTECTION_KEYS");
   if (keys == nullptr || std::strcmp(keys, "0") != 0) key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
   const char* const fill = std::getenv("SOK_ON_HOST_FILL");
@@ -118,8 +120,7 @@ bool DeviceMemory::Owns(const void* address) const {
 
 Allocation* DeviceMemory::Find(const void* address) const {
   if (!Owns(address)) return nullptr;
-  const uint32_t found =
-      allocation_of_page_[static_cast<size_t>(static_cast<const char*>(address) - base_) / kPage];
+  const uint32_t found = allocation_of_page_[PageOf(address)];
   return found == 0 ? nullptr : &allocations_[found - 1];
 }
 
@@ -145,16 +146,19 @@ Allocation* DeviceMemory::Allocate(size_t bytes, MemoryKind kind, bool live) {
   if (fills_fresh_) AsanPoison(allocation->address, body);
   if (!IsOpenedOnTouch(*allocation)) {
     const SpinLock opening(&opening_);
-    Open(allocation);
-    if (!live) Close(allocation);
+    Open(allocation, PagesOf(*allocation));
+    if (!live) Close(kind, PagesOf(*allocation));
   }
   if (live) BeLive(allocation);
   return allocation;
 }
 
-// With protection keys, mapped memory is already closed to threads that may not use it.
-bool DeviceMemory::IsOpenedOnTouch(const Allocation& allocation) const {
-  return allocation.kind == MemoryKind::kDevice && key_ < 0;
+Pages DeviceMemory::PieceAt(const Allocation& allocation, const void* address) const {
+  const Pages all = PagesOf(allocation);
+  if (!IsOpenedOnTouch(allocation)) return all;
+  const size_t before =
+      static_cast<size_t>(static_cast<const char*>(address) - all.begin) / kPieceBytes * kPieceBytes;
+  return {all.begin + before, std::min(kPieceBytes, all.bytes - before)};
 }
 
 void DeviceMemory::BeLive(Allocation* allocation) const {
@@ -167,7 +171,7 @@ void DeviceMemory::MakeLive(Allocation* allocation) {
   BeLive(allocation);
   if (IsOpenedOnTouch(*allocation)) return;
   const SpinLock opening(&opening_);
-  Open(allocation);
+  Open(allocation, PagesOf(*allocation));
 }
 
 void DeviceMemory::Free(Allocation* allocation) {
@@ -176,61 +180,77 @@ void DeviceMemory::Free(Allocation* allocation) {
   const SpinLock opening(&opening_);
   allocation->state = AllocationState::kFreed;
   AsanPoison(allocation->address, allocation->bytes);
-  allocation->is_open = false;
   const Pages pages = PagesOf(*allocation);
-  if (allocation->was_open && pages.bytes > 0) ReturnMemory(pages.begin, pages.bytes);
+  if (!allocation->was_open || pages.bytes == 0) return;
+  for (size_t at = 0; at < pages.bytes; at += kPieceBytes) is_open_[PageOf(pages.begin + at)] = false;
+  ReturnMemory(pages.begin, pages.bytes);
 }
 
 // ---- Opening and closing. ----
 
-void DeviceMemory::Open(Allocation* allocation) {
-  Protect(*allocation, PROT_READ | PROT_WRITE);
-  if (fills_fresh_ && !allocation->was_open) Fill(*allocation);
-  allocation->was_open = true;
-  allocation->is_open = true;
+void DeviceMemory::Open(Allocation* allocation, const Pages& piece) {
+  Protect(allocation->kind, piece, PROT_READ | PROT_WRITE);
+  const size_t page = PageOf(piece.begin);
+  if (fills_fresh_ && !was_open_[page]) Fill(*allocation, piece);
+  allocation->was_open = was_open_[page] = true;
+  is_open_[page] = true;
 }
 
-void DeviceMemory::Close(Allocation* allocation) {
-  Protect(*allocation, PROT_NONE);
-  allocation->is_open = false;
+void DeviceMemory::Close(MemoryKind kind, const Pages& piece) {
+  Protect(kind, piece, PROT_NONE);
+  is_open_[PageOf(piece.begin)] = false;
 }
 
-void DeviceMemory::Fill(const Allocation& allocation) const {
+void DeviceMemory::Fill(const Allocation& allocation, const Pages& piece) const {
+  char* const begin = std::max(allocation.address, piece.begin);
+  char* const end =
+      std::min(allocation.address + RoundUp(allocation.bytes, kAlignment), piece.begin + piece.bytes);
+  if (begin >= end) return;
   if (key_ >= 0) pkey_set(key_, 0);
-  FillWithPoison(allocation.address, RoundUp(allocation.bytes, kAlignment));
+  FillWithPoison(begin, static_cast<size_t>(end - begin));
   if (key_ >= 0 && access_depth == 0) pkey_set(key_, PKEY_DISABLE_ACCESS);
 }
 
-void DeviceMemory::Protect(const Allocation& allocation, int protection) const {
-  const Pages pages = PagesOf(allocation);
-  if (pages.bytes == 0) return;
-  const bool keyed = key_ >= 0 && allocation.kind == MemoryKind::kDevice;
-  const int failed = keyed ? pkey_mprotect(pages.begin, pages.bytes, protection, key_)
-                           : mprotect(pages.begin, pages.bytes, protection);
+void DeviceMemory::Protect(MemoryKind kind, const Pages& piece, int protection) const {
+  if (piece.bytes == 0) return;
+  const bool keyed = key_ >= 0 && kind == MemoryKind::kDevice;
+  const int failed = keyed ? pkey_mprotect(piece.begin, piece.bytes, protection, key_)
+                           : mprotect(piece.begin, piece.bytes, protection);
   if (failed != 0) {
     std::perror("on_host: mprotect of device memory");
     std::abort();
   }
 }
 
-bool DeviceMemory::OpenAt(const void* address) {
+bool DeviceMemory::OpenAt(const void* address, size_t bytes) {
   Allocation* const allocation = Find(address);
   if (allocation == nullptr || !IsOpenedOnTouch(*allocation) || access_depth == 0) return false;
   const Pages pages = PagesOf(*allocation);
-  if (static_cast<size_t>(static_cast<const char*>(address) - pages.begin) >= pages.bytes) return false;
+  const char* at = static_cast<const char*>(address);
+  const char* const end = std::min(at + bytes, static_cast<const char*>(pages.begin + pages.bytes));
+  if (at < pages.begin || at >= end) return false;
+  while (at < end) {
+    const Pages piece = PieceAt(*allocation, at);
+    if (!OpenPiece(allocation, piece)) return false;
+    at = piece.begin + piece.bytes;
+  }
+  return true;
+}
+
+bool DeviceMemory::OpenPiece(Allocation* allocation, const Pages& piece) {
   const SpinLock opening(&opening_);
   if (allocation->state != AllocationState::kLive) return false;
-  if (allocation->is_open) return true;  // another thread was faster
-  Open(allocation);
-  allocation->next_opened = opened_;
-  opened_ = allocation;
+  if (is_open_[PageOf(piece.begin)]) return true;  // another thread was faster
+  Open(allocation, piece);
+  opened_[num_opened_++] = piece;
   return true;
 }
 
 void DeviceMemory::CloseOpened() {
   const SpinLock opening(&opening_);
-  for (; opened_ != nullptr; opened_ = opened_->next_opened) {
-    if (opened_->is_open) Close(opened_);
+  while (num_opened_ > 0) {
+    const Pages piece = opened_[--num_opened_];
+    if (is_open_[PageOf(piece.begin)]) Close(MemoryKind::kDevice, piece);
   }
 }
 

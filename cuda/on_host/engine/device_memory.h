@@ -1,12 +1,12 @@
 // Memory that stands in for a GPU's, and pinned host memory.
 //
 // The host can touch device memory only while a kernel or a copy runs: by protection keys if the processor
-// has them, otherwise by mprotect. mprotect is slow, so an allocation is opened only when a thread that may
-// use device memory touches it, and is then open for all threads until the last such thread has finished.
-// Every allocation ends at a page that is never mapped, up to the 256 bytes that CUDA aligns to; the access
-// hooks and AddressSanitizer see those bytes too. No address is used twice. Fresh memory holds a pattern that
-// is a signalling NaN as a float; with SOK_ON_HOST_FILL=0 it holds zeros, and only touched pages take the
-// machine's memory.
+// has them, otherwise by mprotect. mprotect takes as long as the pages are many, so a piece of an allocation
+// is opened only when a thread that may use device memory touches it, and is then open for all threads until
+// the last such thread has finished. Every allocation ends at a page that is never mapped, up to the 256
+// bytes that CUDA aligns to; the access hooks and AddressSanitizer see those bytes too. No address is used
+// twice. Fresh memory holds a pattern that is a signalling NaN as a float; with SOK_ON_HOST_FILL=0 it holds
+// zeros, and only touched pages take the machine's memory.
 //
 // Thread safety: all functions. Find and OpenAt may run beside the others.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_DEVICE_MEMORY_H_
@@ -53,10 +53,13 @@ struct Allocation {
   std::atomic<AllocationState> state;
   bool is_of_pool;  // from cudaMallocAsync
   bool free_enqueued;
-  // Whether its pages are accessible to threads that may use it.
-  std::atomic<bool> is_open;
-  bool was_open;
-  Allocation* next_opened;  // in the list of allocations to close again
+  bool was_open;  // in part
+};
+
+// Whole pages.
+struct Pages {
+  char* begin;
+  size_t bytes;
 };
 
 class DeviceMemory {
@@ -84,25 +87,40 @@ class DeviceMemory {
   // Suspends that access: pass the result to ResumeAccess.
   int SuspendAccess();
   void ResumeAccess(int depth);
-  // Opens the live allocation that contains the address. False if there is none, or if the calling thread may
-  // not use it. Takes no lock that ThreadSanitizer sees and allocates nothing, as it runs in kernels and in a
-  // signal handler.
-  bool OpenAt(const void* address);
+  // Opens the pieces of a live allocation that contain these bytes. False if there are none, or if the
+  // calling thread may not use them. Takes no lock that ThreadSanitizer sees and allocates nothing, as it
+  // runs in kernels and in a signal handler.
+  bool OpenAt(const void* address, size_t bytes);
+  // Whether bytes of a live allocation are in one piece that is accessible to threads that may use it.
+  bool IsOpen(const Allocation& allocation, const void* address, size_t bytes) const {
+    const Pages piece = PieceAt(allocation, address);
+    return static_cast<const char*>(address) + bytes <= piece.begin + piece.bytes &&
+           is_open_[PageOf(piece.begin)];
+  }
 
  private:
   DeviceMemory();
-  // Whether the allocation is closed while nothing uses it.
-  bool IsOpenedOnTouch(const Allocation& allocation) const;
+  // Whether pieces of the allocation are closed while nothing uses them. With protection keys, mapped memory
+  // is already closed to threads that may not use it.
+  bool IsOpenedOnTouch(const Allocation& allocation) const {
+    return allocation.kind == MemoryKind::kDevice && key_ < 0;
+  }
+  // What is opened together.
+  Pages PieceAt(const Allocation& allocation, const void* address) const;
+  size_t PageOf(const void* address) const {
+    return static_cast<size_t>(static_cast<const char*>(address) - base_) / kPage;
+  }
   void BeLive(Allocation* allocation) const;
+  bool OpenPiece(Allocation* allocation, const Pages& piece);
   // With opening_ held.
-  void Open(Allocation* allocation);
-  void Close(Allocation* allocation);
+  void Open(Allocation* allocation, const Pages& piece);
+  void Close(MemoryKind kind, const Pages& piece);
   void CloseOpened();
   void Use();
   void EndUse();
-  void Protect(const Allocation& allocation, int protection) const;
+  void Protect(MemoryKind kind, const Pages& piece, int protection) const;
   // Memory that is mapped.
-  void Fill(const Allocation& allocation) const;
+  void Fill(const Allocation& allocation, const Pages& piece) const;
 
   char* base_ = nullptr;
   uint32_t* allocation_of_page_ = nullptr;  // 1 + index into allocations_; 0: none
@@ -116,8 +134,11 @@ class DeviceMemory {
   std::atomic<size_t> limit_{size_t{80} << 30};
   bool fills_fresh_ = true;
   int num_using_ = 0;  // threads between BeginAccess and EndAccess, without protection keys
-  std::atomic_flag opening_ = ATOMIC_FLAG_INIT;  // held for opened_, is_open and protections
-  Allocation* opened_ = nullptr;
+  std::atomic_flag opening_ = ATOMIC_FLAG_INIT;  // held for the members below and protections
+  std::atomic<bool>* is_open_ = nullptr;         // by the first page of a piece
+  std::atomic<bool>* was_open_ = nullptr;
+  Pages* opened_ = nullptr;  // to be closed again
+  size_t num_opened_ = 0;
 };
 
 // Lets the calling thread use device memory while this object lives.

@@ -12,7 +12,7 @@ struct sigaction next_action;
 
 void OnFault(int signal, siginfo_t* info, void* context) {
   const void* const address = info->si_addr;
-  if (DeviceMemory::Get().OpenAt(address)) return;  // the access is tried again
+  if (DeviceMemory::Get().OpenAt(address, 1)) return;  // the access is tried again
   sigaction(signal, &next_action, nullptr);
   const Fiber* const fiber = Block::Current();
   if (DeviceMemory::Get().Owns(address)) {

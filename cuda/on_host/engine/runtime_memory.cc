@@ -177,8 +177,8 @@ Work CopyWork(void* to, const void* from, size_t bytes, std::shared_ptr<std::vec
     CheckUsable("a copy", to);
     if (staged == nullptr) CheckUsable("a copy", from);
     const DeviceAccess access;
-    Memory().OpenAt(to);
-    Memory().OpenAt(from);
+    Memory().OpenAt(to, bytes);
+    Memory().OpenAt(from, bytes);
     const AsStream as_stream(stream);
     std::memmove(to, staged == nullptr ? from : staged->data(), bytes);
   };
@@ -230,7 +230,7 @@ cudaError_t Set(void* address, int byte, size_t bytes, cudaStream_t handle, bool
   const MarkPtr done = Queues().Enqueue(stream, [=](CUstream_st* of) {
     CheckUsable("a memset", address);
     const DeviceAccess access;
-    Memory().OpenAt(address);
+    Memory().OpenAt(address, bytes);
     const AsStream as_stream(of);
     std::memset(address, byte, bytes);
   });
