@@ -161,9 +161,9 @@ __global__ void Slow(int* data, int n) {
 __global__ void NeverWaits(int*, int) {}
 
 __global__ void ReadsBeforeItWaits(int* data, int n) {
-  const int value = data[n];
+  const int value = data[Thread()];
   cudaGridDependencySynchronize();
-  data[Thread()] = value;
+  data[Thread()] = value + n;
 }
 
 __global__ void AddsBeforeItWaits(int* data, int n) {
