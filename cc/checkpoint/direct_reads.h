@@ -24,7 +24,7 @@ namespace sok {
 class DirectReads {
  public:
   static constexpr int64_t kMostBytes = int64_t{1} << 20;  // of a read
-  static constexpr int64_t kMostReads = 64;                // under way, or done and not taken
+  static constexpr int64_t kMostReads = 32;                // under way, or done and not taken
 
   // Reads of the file that `descriptor` has open. Null if the system or the file system has no such reads.
   static std::unique_ptr<DirectReads> Create(int descriptor);

@@ -7,6 +7,13 @@
 #include "cc/checkpoint/column_pieces.h"
 
 namespace sok {
+namespace {
+
+// The most blocks of a column that the disk reads before they are needed. A disk is busy with fewer, and each
+// is memory.
+constexpr int64_t kBlocksAhead = 4;
+
+}  // namespace
 
 StatusOr<std::unique_ptr<FloatColumn>> FloatColumn::Open(const ShardSource& source, const std::string& array,
                                                          int64_t first, int64_t width) {
@@ -43,7 +50,7 @@ Status FloatColumn::Read(int64_t block, const PieceOfKeys& /*piece*/, Span<float
     Copy(number, kept_.get(), records);
     return OkStatus();
   }
-  ReadBlockAhead(file_.get(), array_, number + blocks_);
+  ReadBlockAhead(file_.get(), array_, number + std::min(blocks_, kBlocksAhead));
   const int64_t block_end = (number + 1) * kBlockBytes;
   char* const to = block_end > end_ && end_ < array_.array.bytes() ? next_kept_.get() : buffer;
   if (crc32c_.empty()) {

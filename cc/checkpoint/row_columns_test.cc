@@ -154,17 +154,24 @@ TEST_F(FloatColumnTest, DamageOfAnyBlockIsFound) {
   }
 }
 
-// The disk reads the blocks of the next piece while those of a piece are in work.
-TEST_F(FloatColumnTest, BlocksOfTheNextPieceAreReadAhead) {
+// The disk reads the next blocks while those of a piece are in work: those of the next piece, or, if a piece
+// has more, four in advance.
+TEST_F(FloatColumnTest, TheNextBlocksAreReadAhead) {
   Write(100000, 16);
   const int64_t rows_of_block = kBlockBytes / 64;
   ASSERT_EQ(BlocksOf(bytes()), 7);
-  ASSERT_TRUE(Read({2 * rows_of_block, 4 * rows_of_block, 6 * rows_of_block, rows_}, false).ok());
-  std::vector<int64_t> ahead = files_.ReadAheads();
-  std::sort(ahead.begin(), ahead.end());
-  std::vector<int64_t> expected;
-  for (int64_t block = 2; block < 7; ++block) expected.push_back(array().offset + block * kBlockBytes);
-  EXPECT_EQ(ahead, expected);
+  const auto expect_ahead_from = [&](int64_t first, const std::vector<int64_t>& ends) {
+    const size_t before = files_.ReadAheads().size();
+    ASSERT_TRUE(Read(ends, false).ok());
+    std::vector<int64_t> ahead = files_.ReadAheads();
+    ahead.erase(ahead.begin(), ahead.begin() + before);
+    std::sort(ahead.begin(), ahead.end());
+    std::vector<int64_t> expected;
+    for (int64_t block = first; block < 7; ++block) expected.push_back(array().offset + block * kBlockBytes);
+    EXPECT_EQ(ahead, expected);
+  };
+  expect_ahead_from(2, {2 * rows_of_block, 4 * rows_of_block, 6 * rows_of_block, rows_});
+  expect_ahead_from(4, {rows_});
 }
 
 TEST_F(FloatColumnTest, MoreRowsThanTheArrayHasAreAnError) {
