@@ -75,6 +75,7 @@ def test_every_case_has_its_speed_and_its_bytes(results):
         *("copy", "read", "find key", "find absent key", "find rows", "gather", "gather merged", "pool"),
         *("pool merged", "distinct ids", "lookup", "lookup to train", "find or insert", "insert", "update"),
         *("backward", "group step"),
+        *(f"step, {share} % on the device" for share in (100, 50, 20, 10)),
     }
     for case in values["cases"]:
         assert case["ms"]["rounds"] == 2
