@@ -4,12 +4,12 @@
 #include <linux/aio_abi.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "cc/base/huge_pages.h"
 #include "cc/base/mutex.h"
 
 namespace sok {
@@ -19,6 +19,8 @@ namespace sok {
 //
 // Reading ahead through the page cache takes the processor four times as long: the kernel has to find pages
 // for what is read once, and to free them. On virtual machines these pages may have to come from the host.
+// The memory is huge pages, so that a read is a request for one or two pieces of memory and not for 256: a
+// virtual disk then reads more than twice as fast.
 //
 // Thread-safe.
 class DirectReads {
@@ -40,29 +42,26 @@ class DirectReads {
   bool Take(int64_t offset, int64_t bytes, void* data);
 
  private:
-  struct FreeMemory {
-    void operator()(char* memory) const { std::free(memory); }
-  };
-  using Buffer = std::unique_ptr<char, FreeMemory>;
   struct Read {
-    Buffer buffer;
+    int buffer = 0;  // its number
     bool is_done = false;
     int64_t result = 0;  // bytes, or a negative number of an error
     iocb request = {};
   };
 
-  explicit DirectReads(int descriptor) : descriptor_(descriptor) {}
+  DirectReads(int descriptor, PageBuffer memory) : descriptor_(descriptor), memory_(std::move(memory)) {}
   // Waits until at least one read is done, and notes all that are. False if that cannot be found out.
   bool NoteDone() SOK_REQUIRES(mutex_);
-  Buffer TakeBuffer() SOK_REQUIRES(mutex_);
+  char* Buffer(int number) const;
 
   const int descriptor_;
+  const PageBuffer memory_;  // of the buffers; those that were never used take none
   aio_context_t context_ = 0;
   Mutex mutex_;
   bool is_refused_ SOK_GUARDED_BY(mutex_) = false;  // by the file system, after a read was tried
   // By what Start was called with.
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Read>> reads_ SOK_GUARDED_BY(mutex_);
-  std::vector<Buffer> spare_ SOK_GUARDED_BY(mutex_);
+  std::vector<int> spare_ SOK_GUARDED_BY(mutex_);  // buffers
 };
 
 }  // namespace sok
