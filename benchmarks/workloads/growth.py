@@ -13,8 +13,9 @@ A virtual machine may have to get memory from its host before a program can use 
 anything that a table does. With --held, a process touches memory before it measures, and gives a piece of it
 back before each step with new rows.
 
-Peers need more memory than ours: with --peer_rows they stop at so many rows. Results of several runs, such as
-one without peers to more rows, become one table and one picture:
+Peers need more memory than ours: with --peer_rows they, and the process that only writes to memory, stop at
+so many rows. Results of several runs, such as one without peers to more rows, become one table and one
+picture:
 
     measure.py growth --saved few.json,many.json --plot docs/images/growth.png --into docs/performance.md
 """
@@ -36,12 +37,13 @@ from bench import flags, machine, plots, processes, report, sides
 from bench.timing import Sample, Timing
 
 _PEERS = ("tfra", "tensorflow")
+_OWN = (sides.OURS, sides.OTHER)
 FLAGS = {
     "rows": flags.Flag(flags.number(), "rows at which steps are measured", (2**20, 2**22, 2**24)),
     "dim": (16,),
     **dict(batch=2**20, threads=(2,), rounds=5, optimizer="lazy_adam"),
     "held": flags.Flag(flags.number(int, 0), "bytes for each new row that a process touches before", 0),
-    "peer_rows": flags.Flag(flags.number(), "rows at which peers stop", 2**62),
+    "peer_rows": flags.Flag(flags.number(), "rows at which all but this library stop", 2**62),
     "peers": flags.Flag(flags.one_of("name", _PEERS), "some of " + ",".join(_PEERS), _PEERS),
     "environments": flags.Flag(pathlib.Path, "folder of the peers' environments", sides.default_folder()),
     "other": flags.Flag(sides.built_checkout, f"another checkout: {sides.OTHER}"),
@@ -71,7 +73,7 @@ def measure(point: argparse.Namespace) -> list[report.Result]:
         for process in running.values():
             process.wait_until_ready()
         for rows in sorted(point.rows):
-            for name in set(running) & set(_PEERS):
+            for name in set(running) - set(_OWN):
                 if rows > point.peer_rows:
                     running.pop(name).__exit__()
             results.append(_measure_at(running, done, rows, point))
@@ -80,7 +82,7 @@ def measure(point: argparse.Namespace) -> list[report.Result]:
 
 
 def _process(name: str, point: argparse.Namespace, folder: pathlib.Path) -> processes.MeasuringProcess:
-    measured = [rows for rows in point.rows if name not in _PEERS or rows <= point.peer_rows]
+    measured = [rows for rows in point.rows if name in _OWN or rows <= point.peer_rows]
     most = max(measured, default=1)
     numbers = [str(number) for number in (point.dim, point.threads, most, point.held)]
     library = sides.OURS if name == _MEMORY else name
@@ -152,10 +154,12 @@ def _measure_at(
 
     firsts = range(done, rows, point.batch)
     grown = ask("new", [(first, min(point.batch, rows - first)) for first in firsts])
-    memory = grown.pop(_MEMORY)
+    memory = grown.pop(_MEMORY, [])
     old = ask("old", [(rows, point.batch)] * point.rounds)
     timings = {name: Timing.of([Sample(*step[:2]) for step in old[name]]) for name in grown}
-    counts = {f"{sides.OURS}: {_KERNEL}": sum(step[0] for step in memory) * 1e6 / (rows - done)}
+    counts = {}
+    if memory:
+        counts[f"{sides.OURS}: {_KERNEL}"] = sum(step[0] for step in memory) * 1e6 / (rows - done)
     for name, steps in grown.items():
         walls = [step[0] for step in steps]
         longest = steps[walls.index(max(walls))]
