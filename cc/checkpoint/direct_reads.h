@@ -29,7 +29,8 @@ class DirectReads {
   static constexpr int64_t kMostReads = 32;                // under way, or done and not taken
 
   // Reads of the file that `descriptor` has open. Null if the system or the file system has no such reads.
-  static std::unique_ptr<DirectReads> Create(int descriptor);
+  // Needs no lock, as no other thread has the object yet.
+  static std::unique_ptr<DirectReads> Create(int descriptor) SOK_NO_THREAD_SAFETY_ANALYSIS;
   // Waits for the reads that are under way.
   ~DirectReads();
   DirectReads(const DirectReads&) = delete;
