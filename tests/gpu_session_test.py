@@ -365,6 +365,8 @@ def test_constants_that_a_lookup_needs_on_the_host_do_not_come_from_the_gpu(trai
 
 @fake_gpu_device.counts_work
 def test_orders_between_cpu_and_gpu_take_no_copy():
+    # So many that the update is still in the GPU's stream when the op behind it runs.
+    keys = np.arange(2000)
     pending = []
     with tf.Graph().as_default(), fake_gpu_device.session() as session:
         with tf.device(GPU):
@@ -373,7 +375,7 @@ def test_orders_between_cpu_and_gpu_take_no_copy():
             step = v1.train.create_global_step()
             before = v1.assign_add(v1.get_variable("before", initializer=0), 1)
         with tf.control_dependencies([before]):
-            rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+            rows = tf.nn.embedding_lookup(table, tf.constant(keys))
         train = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(rows), global_step=step)
         update = next(op for op in session.graph.get_operations() if op.type.endswith("ApplyGradients"))
         with tf.control_dependencies([tf.group(update)]), tf.device(CPU):
@@ -382,13 +384,12 @@ def test_orders_between_cpu_and_gpu_take_no_copy():
         initialize(session)
         for _ in range(10):
             session.run([train, after])
-        # Work of the updates was still in the GPU's stream, unless it had just ended.
         assert len(pending) == 10 and max(pending) > 0
         # What TensorFlow would send where there is no tensor.
         empty = [node.name for node in ops_of([train, after], session=session) if "/ctrl/_" in node.name]
         assert empty == []
         assert session.run(step) == 11
-        np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 1 - 11 * 0.5))
+        np.testing.assert_array_equal(session.run(rows), np.full([len(keys), 2], 1 - 11 * 0.5))
 
 
 @fake_gpu_device.counts_work
