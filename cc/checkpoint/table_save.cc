@@ -11,6 +11,7 @@
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/checkpoint/written_tables.h"
+#include "cc/cpu/optimizers/optimizer.h"
 #include "cc/table/table_errors.h"
 
 namespace sok {
