@@ -54,7 +54,7 @@ def train(
         harness.assert_equal_arrays(got, want)
     harness.assert_equal_arrays(contents, expected_contents)
     # What tables have with and without tiers, and what only tiers have.
-    assert statistics[:6] == expected_statistics[:6] and expected_statistics[6:12] == (0,) * 6
+    assert statistics[:6] == expected_statistics[:6] and expected_statistics[6:13] == (0,) * 7
     return statistics
 
 

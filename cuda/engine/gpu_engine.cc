@@ -61,8 +61,9 @@ DeviceAllocator* GpuEngine::KeptMemoryOf(const EngineContext& context) {
 StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext& context,
                                                             TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
-  if (options.tiers.has_disk()) {
-    return NamedError(options, Unimplemented("tables on a GPU have no disk below memory"));
+  if (options.tiers.has_disk() && options.tiers.host_bytes <= 0) {
+    return NamedError(options, InvalidArgument("DRAM_SSDHASH is for tables on a CPU, and this one is on a GPU; "
+                                               "use HBM_DRAM_SSDHASH"));
   }
   int64_t device_bytes = 0;
   SOK_RETURN_IF_ERROR(CheckDevice(options.name, &device_bytes));

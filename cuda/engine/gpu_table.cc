@@ -81,7 +81,7 @@ template <typename Work>
 Status WithTable(const EngineContext& context, DeviceAllocator* own, DeviceTable* table, const Work& work) {
   return WithinMemory([&] {
     GpuCall call(context, own);
-    TablesAtWork at_work(call.stream(), Span<DeviceTable* const>(&table, 1));
+    TablesAtWork at_work(call.stream(), &call.executor(), Span<DeviceTable* const>(&table, 1));
     SOK_RETURN_IF_ERROR(at_work.Enter());
     return work(call);
   });

@@ -1,5 +1,5 @@
 // Tables of which a few rows are in device memory, so that nearly every lookup moves rows, pass the engine
-// contract.
+// contract: with host memory below for all others, and for some more with a disk below that.
 #include "cc/engine/contract/suites.h"
 #include "cc/optimizers/rule_info.h"
 #include "cuda/engine/testing/gpu_case.h"
@@ -16,12 +16,21 @@ EngineCase TiersCase() {
   return engine_case;
 }
 
+EngineCase DiskCase() {
+  EngineCase engine_case = TiersCase();
+  engine_case.name = "gpu_with_disk";
+  engine_case.tiers.folder = testing::TempDir();
+  engine_case.tiers.host_bytes = 500;
+  return engine_case;
+}
+
 TEST(GpuContractTest, ThereIsADevice) {
   if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
 }
 
 #define SOK_TIERS_OFFER(suite) \
-  INSTANTIATE_TEST_SUITE_P(GpuTiers, suite, testing::ValuesIn(GpuCases(TiersCase())), NameOfCase)
+  INSTANTIATE_TEST_SUITE_P(GpuTiers, suite, testing::ValuesIn(GpuCases(TiersCase())), NameOfCase); \
+  INSTANTIATE_TEST_SUITE_P(GpuDisk, suite, testing::ValuesIn(GpuCases(DiskCase())), NameOfCase)
 
 SOK_TIERS_OFFER(TableContract);
 SOK_TIERS_OFFER(StaticContract);

@@ -19,8 +19,11 @@ class HeldGpuTable final : public HeldTable {
   HeldGpuTable(const EngineContext& context, DeviceAllocator* own, DeviceTable* table, int64_t window_rows)
       : call_(context, own),
         table_(*table),
-        window_rows_(window_rows),
-        at_work_(call_.stream(), Span<DeviceTable* const>(&table, 1)) {}
+        // A multiple of 32. Records of a window are read, and so in memory, at once.
+        window_rows_(table->disk() == nullptr
+                         ? window_rows
+                         : std::min(window_rows, std::max<int64_t>(RowsOfPiece(*table) / 32, 1) * 32)),
+        at_work_(call_.stream(), &call_.executor(), Span<DeviceTable* const>(&table, 1)) {}
 
   Status Enter() { return at_work_.Enter(); }
 
@@ -204,7 +207,11 @@ Status HeldGpuTable::ForEachPiece(RowSet set, int64_t limit, const Visit& visit)
     const int64_t wanted = std::min(n, left);
     left -= wanted;
     for (int64_t first = 0; first < wanted; first += piece) {
-      SOK_RETURN_IF_ERROR(visit(rows + first, std::min(piece, wanted - first)));
+      const int64_t of_piece = std::min(piece, wanted - first);
+      table_.BeginPiece();
+      SOK_RETURN_IF_ERROR(
+          table_.BringFromDisk(stream(), call_.scratch(), {rows + first, 0, of_piece}, DiskUse::kStep));
+      SOK_RETURN_IF_ERROR(visit(rows + first, of_piece));
     }
     return OkStatus();
   });
@@ -245,6 +252,7 @@ Status HeldGpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
   RowsInPieces pieces(stream(), call_.scratch(), &table_);
   StatusOr<RowsToFill> to_fill = pieces.Prepare(parts, n);
   SOK_RETURN_IF_ERROR(to_fill.status());
+  table_.BeginPiece();
   SOK_RETURN_IF_ERROR(table_.FindOrMake(stream(), call_.scratch(), device_keys.value().data(), n,
                                         /*own=*/false, rows.value().data()));
   SOK_RETURN_IF_ERROR(fill(to_fill.value()));
@@ -356,6 +364,9 @@ Status HeldGpuTable::SelectGoing(const RowWindow& window, SelectedRows* going) {
     return SelectUnused(stream(), call_.scratch(), &table_, window, table_.steps() - eviction.steps_to_live,
                         going);
   }
+  table_.BeginPiece();
+  SOK_RETURN_IF_ERROR(table_.BringFromDisk(stream(), call_.scratch(), {nullptr, window.first, window.n},
+                                           DiskUse::kStep));
   return SelectSmall(stream(), call_.scratch(), &table_, window, eviction.l2_weight_threshold, going);
 }
 

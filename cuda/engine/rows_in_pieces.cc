@@ -16,7 +16,9 @@ constexpr int64_t kMostRowsOfPiece = 32768;
 }  // namespace
 
 int64_t RowsOfPiece(const DeviceTable& table) {
-  return std::clamp<int64_t>(kFloatsOfPiece / std::max<int64_t>(table.rows().width, 1), 1, kMostRowsOfPiece);
+  const int64_t rows =
+      std::clamp<int64_t>(kFloatsOfPiece / std::max<int64_t>(table.rows().width, 1), 1, kMostRowsOfPiece);
+  return table.PieceOf(rows);
 }
 
 int64_t RowsInPieces::Floats(const RowParts& parts) const {

@@ -91,13 +91,16 @@ class GpuCall {
   // `block_bytes`: see CallMemory.
   GpuCall(const EngineContext& context, DeviceAllocator* own, std::atomic<int64_t>* block_bytes = nullptr)
       : stream_(static_cast<cudaStream_t>(context.stream)),
+        executor_(context.executor),
         memory_(stream_, context.memory, own, block_bytes) {}
 
   cudaStream_t stream() const { return stream_; }
+  Executor& executor() const { return executor_; }
   DeviceAllocator* scratch() { return &memory_; }
 
  private:
   cudaStream_t stream_;
+  Executor& executor_;
   CallMemory memory_;
 };
 
@@ -128,12 +131,15 @@ class GpuScratch final : public EngineScratch {
 };
 
 // Several tables for one call: holds their mutexes, each once, locked in order of address, so that holders of
-// overlapping sets cannot deadlock; and orders the stream's work on them after that of earlier calls.
+// overlapping sets cannot deadlock; and orders the stream's work on them after that of earlier calls. The
+// executor's threads read and write their disks.
 class TablesAtWork {
  public:
   // The analysis cannot follow a set of mutexes whose size is known only at run time.
-  TablesAtWork(cudaStream_t stream, Span<DeviceTable* const> tables) SOK_NO_THREAD_SAFETY_ANALYSIS
+  TablesAtWork(cudaStream_t stream, Executor* executor,
+               Span<DeviceTable* const> tables) SOK_NO_THREAD_SAFETY_ANALYSIS
       : stream_(stream),
+        executor_(executor),
         tables_(tables.begin(), tables.end()) {
     std::sort(tables_.begin(), tables_.end());
     tables_.erase(std::unique(tables_.begin(), tables_.end()), tables_.end());
@@ -150,12 +156,13 @@ class TablesAtWork {
 
   // Call it before any work.
   Status Enter() {
-    for (DeviceTable* table : tables_) SOK_RETURN_IF_ERROR(table->Enter(stream_));
+    for (DeviceTable* table : tables_) SOK_RETURN_IF_ERROR(table->Enter(stream_, executor_));
     return OkStatus();
   }
 
  private:
   cudaStream_t stream_;
+  Executor* executor_;
   std::vector<DeviceTable*> tables_;
 };
 

@@ -30,7 +30,7 @@ Status GpuGroupLookup::EnqueueMerge(const GroupBatch& batch, GroupMerge* merge) 
 }
 
 Status GpuGroupLookup::Lookup(const GroupBatch& batch, Span<const OutputRows> outputs) {
-  TablesAtWork at_work(stream(), tables_);
+  TablesAtWork at_work(stream(), &call_.executor(), tables_);
   SOK_RETURN_IF_ERROR(at_work.Enter());
   plan_.training = batch.training;
   const bool only_reads = OnlyReads(batch);
@@ -70,7 +70,7 @@ Status GpuGroupLookup::Merge(const GroupBatch& batch) {
 }
 
 Status GpuGroupLookup::Read(Span<const OutputRows> outputs) {
-  TablesAtWork at_work(stream(), tables_);
+  TablesAtWork at_work(stream(), &call_.executor(), tables_);
   SOK_RETURN_IF_ERROR(at_work.Enter());
   MergedRows rows = RowsOfPlan();
   SOK_RETURN_IF_ERROR(rows.Enqueue());

@@ -29,6 +29,8 @@ struct TableOfPlan {
   int64_t num_erased = 0;
   // DeviceOptimizer::version() when the rows were brought up to date; negative without an optimizer.
   int64_t current_at = -1;
+  // TierDisk::version() when all rows were in memory.
+  int64_t disk_version = 0;
   int64_t dim = 0;
   // The distinct ids of the table are [first, first + unique) of the group's, of which the first `trained`
   // get gradients.

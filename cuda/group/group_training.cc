@@ -113,6 +113,22 @@ bool AreCurrent(const TableOfPlan& of_plan, const DeviceTable& table) {
   return of_plan.serial == table.serial() && of_plan.current_at == table.optimizer()->version();
 }
 
+// Brings the rows of a step up that went down to a disk since the group's lookup.
+Status BringFromDisk(GpuCall* call, const MergedGroup& group, Span<const DeviceTableStep> steps,
+                     const std::vector<RowsOfStep>& rows) {
+  std::vector<DeviceTable*> tables;
+  std::vector<RowList> lists;
+  for (int64_t i = 0; i < steps.size(); ++i) {
+    DeviceTable* const table = steps[i].table;
+    const TableOfPlan& of_plan = group.tables[static_cast<size_t>(steps[i].position)];
+    SOK_RETURN_IF_ERROR(table->PrepareStep(call->stream(), steps[i].hyper));
+    if (!table->MayBeOnDisk(of_plan.disk_version)) continue;
+    tables.push_back(table);
+    lists.push_back({rows[i].rows, 0, of_plan.trained});
+  }
+  return BringFromDisk(call->stream(), call->scratch(), tables, lists, /*new_keys=*/{}, DiskUse::kStep);
+}
+
 Status TakeSteps(GpuCall* call, const MergedGroup& group, const MergedGradients& gradients,
                  std::string_view optimizer, Span<const DeviceTableStep> steps,
                  const std::vector<RowsOfStep>& rows) {
@@ -120,6 +136,7 @@ Status TakeSteps(GpuCall* call, const MergedGroup& group, const MergedGradients&
     if (step.table->optimizer() != nullptr) continue;
     SOK_RETURN_IF_ERROR(step.table->AttachOptimizer(call->stream(), optimizer, step.hyper));
   }
+  SOK_RETURN_IF_ERROR(BringFromDisk(call, group, steps, rows));
   std::vector<DeviceStep> work;
   for (int64_t i = 0; i < steps.size(); ++i) {
     const DeviceTableStep& step = steps[i];
@@ -166,7 +183,7 @@ Status TrainMerged(GpuCall* call, const MergedGroup& group, const std::vector<Gr
                    float divisor, std::string_view optimizer, Span<const DeviceTableStep> steps) {
   std::vector<DeviceTable*> tables;
   for (const DeviceTableStep& step : steps) tables.push_back(step.table);
-  TablesAtWork at_work(call->stream(), tables);
+  TablesAtWork at_work(call->stream(), &call->executor(), tables);
   SOK_RETURN_IF_ERROR(at_work.Enter());
   for (const DeviceTableStep& step : steps) {
     SOK_RETURN_IF_ERROR(step.table->CheckStep(optimizer, step.hyper));
@@ -183,16 +200,22 @@ Status TrainMerged(GpuCall* call, const MergedGroup& group, const std::vector<Gr
 namespace {
 
 // FailedPrecondition if a row of the plan was erased from its table, InvalidArgument if the table never had
-// it.
+// it. Brings the others up if they may be on disk.
 Status CheckRowsAreThere(GpuCall* call, const GpuGroupPlan& plan, int t, DeviceTable* table) {
   const TableOfPlan& of_plan = plan.tables[static_cast<size_t>(t)];
-  if (of_plan.serial == table->serial() && of_plan.num_erased == table->num_erased()) return OkStatus();
+  const bool may_be_on_disk = table->MayBeOnDisk(of_plan.disk_version);
+  if (of_plan.serial == table->serial() && of_plan.num_erased == table->num_erased() && !may_be_on_disk) {
+    return OkStatus();
+  }
   CheckedReferences checked;
   SOK_RETURN_IF_ERROR(checked.Enqueue(call->stream(), call->scratch(), *table,
                                       {plan.rows.data() + of_plan.first, of_plan.unique},
                                       /*may_be_absent=*/true));
   SOK_RETURN_IF_ERROR(checked.Check(call->stream(), *table, &table->round_trip()));
-  if (checked.first_stale() == of_plan.unique) return OkStatus();
+  if (checked.first_stale() == of_plan.unique) {
+    return table->BringFromDisk(call->stream(), call->scratch(), {checked.rows(), 0, of_plan.unique},
+                                DiskUse::kStep);
+  }
   const StatusOr<const int64_t*> key =
       table->round_trip().Fetch(call->stream(), plan.ids().keys + of_plan.first + checked.first_stale(), 1);
   SOK_RETURN_IF_ERROR(table->Named(key.status()));
@@ -239,6 +262,9 @@ struct DistinctRows {
 Status StepOf(GpuCall* call, DeviceTable* table, Span<const float> hyper, const RowUpdate& update,
               const OccurrenceSegments& group) {
   const DeviceStep step = {table->optimizer(), hyper, update};
+  SOK_RETURN_IF_ERROR(table->PrepareStep(call->stream(), hyper));
+  SOK_RETURN_IF_ERROR(table->BringFromDisk(call->stream(), call->scratch(), {update.rows, 0, update.count},
+                                           DiskUse::kStep));
   SOK_RETURN_IF_ERROR(
       table->Named(EnqueueSteps(call->stream(), call->scratch(), group, Span<const DeviceStep>(&step, 1))));
   return table->FinishStep(call->stream(), update.rows, update.count);
@@ -258,7 +284,7 @@ Status GroupTrain(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRo
 
 Status GroupWeightGradients(GpuCall* call, Span<DeviceTable* const> tables, const GpuGroupPlan& plan,
                             Span<const GradientRows> gradients, Span<float* const> weight_grads) {
-  TablesAtWork at_work(call->stream(), tables);
+  TablesAtWork at_work(call->stream(), &call->executor(), tables);
   SOK_RETURN_IF_ERROR(at_work.Enter());
   std::vector<LookupWeightGradient> work;
   std::vector<uint8_t> is_checked(tables.size(), 0);

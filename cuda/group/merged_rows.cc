@@ -191,7 +191,11 @@ Status MergedRows::Take(const int64_t* words) {
     group_.tables[t].serial = tables_[t]->serial();
     group_.tables[t].dim = tables_[t]->options().dim;
   }
-  if (!group_.training) SOK_RETURN_IF_ERROR(BringUp());
+  if (!group_.training) {
+    SOK_RETURN_IF_ERROR(sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(),
+                                           /*new_keys=*/{}, DiskUse::kLookup));
+    SOK_RETURN_IF_ERROR(BringUp());
+  }
   SOK_RETURN_IF_ERROR(BringUpToDate());
   SOK_RETURN_IF_ERROR(MakeReferences());
   return group_.training ? ReadDefaults(found) : OkStatus();
@@ -219,6 +223,25 @@ Status MergedRows::ReadDefaults(const Found& found) {
                            group_.read_rows.data());
 }
 
+std::vector<RowList> MergedRows::RowsOfTables() const {
+  std::vector<RowList> rows;
+  for (const TableOfPlan& table : group_.tables) {
+    rows.push_back({group_.rows.data() + table.first, 0, table.unique});
+  }
+  return rows;
+}
+
+Status MergedRows::BringFromDisk(const Found& found) {
+  std::vector<int64_t> new_keys;
+  for (int t = 0; t < num_tables(); ++t) new_keys.push_back(found.NumAdmitted(t));
+  return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), new_keys, DiskUse::kLookup);
+}
+
+Status MergedRows::PlaceNewRows() {
+  return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), /*new_keys=*/{},
+                            DiskUse::kNew);
+}
+
 Status MergedRows::BringUp() {
   std::vector<NeededRows> needed;
   for (int t = 0; t < num_tables(); ++t) {
@@ -232,14 +255,11 @@ Status MergedRows::BringUp() {
 }
 
 Status MergedRows::BringUpToDate() {
-  std::vector<RowList> rows;
-  for (const TableOfPlan& table : group_.tables) {
-    rows.push_back({group_.rows.data() + table.first, 0, table.unique});
-  }
-  SOK_RETURN_IF_ERROR(sok::BringUpToDate(stream(), tables_, rows));
+  SOK_RETURN_IF_ERROR(sok::BringUpToDate(stream(), tables_, RowsOfTables()));
   for (int t = 0; t < num_tables(); ++t) {
     const DeviceOptimizer* const optimizer = tables_[t]->optimizer();
     group_.tables[t].current_at = optimizer == nullptr ? -1 : optimizer->version();
+    if (tables_[t]->disk() != nullptr) group_.tables[t].disk_version = tables_[t]->disk()->version();
   }
   return OkStatus();
 }
@@ -315,9 +335,12 @@ Status MergedRows::Insert(const Found& found) {
   SOK_RETURN_IF_ERROR(ChooseEvicted(found, &evicted));
   std::vector<AdmissionCommit> commits;
   SOK_RETURN_IF_ERROR(PrepareCommits(found, &commits));
+  SOK_RETURN_IF_ERROR(BringFromDisk(found));
   SOK_RETURN_IF_ERROR(InsertRows(stream(), call_.scratch(), &scratch_.upload, tables_, group_.ids(),
-                                 AdmittedIds(), found.admitted, evicted, group_.rows.data(),
-                                 [this] { return BringUp(); }));
+                                 AdmittedIds(), found.admitted, evicted, group_.rows.data(), [&]() -> Status {
+                                   if (found.admitted.back() > 0) SOK_RETURN_IF_ERROR(PlaceNewRows());
+                                   return BringUp();
+                                 }));
   for (AdmissionCommit& commit : commits) SOK_RETURN_IF_ERROR(commit.Commit(stream()));
   for (int t = 0; t < num_tables(); ++t) {
     TableOfPlan& table = group_.tables[t];

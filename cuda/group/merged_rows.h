@@ -71,8 +71,13 @@ class MergedRows {
   Status PrepareCommits(const Found& found, std::vector<AdmissionCommit>* commits);
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);
+  // Brings rows up to host memory that are on disk, with room for the admitted ids' new ones.
+  Status BringFromDisk(const Found& found);
+  // Gives new rows a place in memory.
+  Status PlaceNewRows();
   // Brings rows up to device memory that are in host memory.
   Status BringUp();
+  std::vector<RowList> RowsOfTables() const;
   // Makes the rows current, and notes at which version of each optimizer.
   Status BringUpToDate();
   Status MakeReferences();

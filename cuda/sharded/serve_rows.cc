@@ -104,7 +104,7 @@ Status ServeRows::Serve(const Inbox& requests, AllocateWords allocate) {
   std::vector<Refusal> refusals;
   if (!Accept(requests, &refusals).ok()) return WriteErrors(refusals, allocate);
 
-  TablesAtWork at_work(call_.stream(), tables_);
+  TablesAtWork at_work(call_.stream(), &call_.executor(), tables_);
   const Status found = WithinMemory([&] {
     SOK_RETURN_IF_ERROR(at_work.Enter());
     return FindAllRows();

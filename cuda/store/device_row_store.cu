@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -13,6 +14,9 @@ namespace {
 
 constexpr int64_t kMaxFloats = int64_t{1} << 40;
 
+// Of a table with a disk.
+constexpr int64_t kMostRowsOfPiece = int64_t{1} << 18;
+
 // A record starts at a multiple of 16 bytes. So it touches as few sectors of 32 bytes as its length allows: a
 // record with at most 4 floats in its last sector does so at any multiple of 16 bytes, and other records have
 // strides of whole sectors.
@@ -23,13 +27,13 @@ __global__ void __launch_bounds__(kThreadsPerBlock) FillKernel(float* to, int64_
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) to[i] = value;
 }
 
-// Copies the weights of the rows [0, rows), and fills their slots.
+// Copies the weights of the rows [first, first + n), and fills their slots.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     MoveRowsKernel(const __grid_constant__ RowStoreView from, const __grid_constant__ RowStoreView to,
-                   int64_t rows, int lane_bits) {
+                   int64_t first, int64_t n, int lane_bits) {
   AwaitPreviousKernels();
   const Lanes lanes(lane_bits);
-  for (int64_t row = lanes.first(); row < rows; row += lanes.step()) {
+  for (int64_t row = first + lanes.first(); row < first + n; row += lanes.step()) {
     const float* const old_record = from.FloatsOf(row);
     float* const record = to.FloatsOf(row);
     for (int64_t c = lanes.lane(); c < to.width; c += lanes.count()) {
@@ -40,12 +44,12 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 // The same for records with numbers in 16 bits.
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    MoveRoundedRowsKernel(RowStoreView from, RowStoreView to, int64_t rows, int lane_bits) {
+    MoveRoundedRowsKernel(RowStoreView from, RowStoreView to, int64_t first, int64_t n, int lane_bits) {
   AwaitPreviousKernels();
   const Lanes lanes(lane_bits);
   const int64_t weight_halves = to.dim * (BytesOf(to.shape.weight_type()) / 2);
   const int64_t wide_slots = to.width - to.dim - to.shape.row_slots;
-  for (int64_t row = lanes.first(); row < rows; row += lanes.step()) {
+  for (int64_t row = first + lanes.first(); row < first + n; row += lanes.step()) {
     const auto* const old_halves = reinterpret_cast<const uint16_t*>(from.Record(row));
     char* const record = to.Record(row);
     auto* const halves = reinterpret_cast<uint16_t*>(record);
@@ -73,6 +77,16 @@ StatusOr<DeviceBuffer<float>> MakeFills(cudaStream_t stream, Span<const SlotSpec
     to += slot.width;
   }
   return fills;
+}
+
+// Brings the rows of a piece from the disk, if there is one, in a call of their own.
+Status BringPiece(cudaStream_t stream, DeviceAllocator* scratch, DeviceTiers* tiers, const RowList& piece,
+                  DiskUse use) {
+  if (tiers == nullptr || tiers->disk() == nullptr) return OkStatus();
+  tiers->disk()->BeginCall();
+  const RowsOnDisk needed = {tiers, piece};
+  int64_t failed = 0;
+  return BringFromDisk(stream, scratch, Span<const RowsOnDisk>(&needed, 1), use, &failed);
 }
 
 RowStoreView ViewOf(const SlabsView& view, int64_t dim, const RecordLayout& layout, const float* fills) {
@@ -114,7 +128,8 @@ DeviceRowStore::Records DeviceRowStore::MakeRecords(const RecordLayout& layout) 
 
 RowStoreView DeviceRowStore::view() const { return ViewOf(records_.view(), dim_, layout_, fills_.data()); }
 
-Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows) {
+Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows,
+                                WriteKeys write_keys) {
   int64_t width = dim_;
   std::vector<int64_t> offsets;
   for (const SlotSpec& slot : slots) {
@@ -128,11 +143,18 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
   if (!fills.ok()) return fills.status();
   const RecordLayout layout(dim_, layout_.format(), slots);
   Records next = MakeRecords(layout);
+  if (TierDisk* const disk = records_.disk(); disk != nullptr) {
+    SOK_RETURN_IF_ERROR(next.tiers->AddDisk());
+    next.disk()->set_executor(disk->executor());
+  }
   SOK_RETURN_IF_ERROR(next.Reserve(stream, records_.size()));
-  const int lane_bits = LanesLog2(width, /*width=*/1);
-  SOK_RETURN_IF_ERROR(Launch("SetSlots", stream, ShapeFor(rows, 1 << lane_bits),
-                             layout.is_plain() ? MoveRowsKernel : MoveRoundedRowsKernel, view(),
-                             ViewOf(next.view(), dim_, layout, fills.value().data()), rows, lane_bits));
+  const RowStoreView to = ViewOf(next.view(), dim_, layout, fills.value().data());
+  const int64_t most = std::min(PieceOf(rows), next.PieceOf(rows));
+  SOK_RETURN_IF_ERROR(ForEachPiece(stream, rows, most, DiskUse::kStep, [&](const RowList& piece) -> Status {
+    SOK_RETURN_IF_ERROR(BringPiece(stream, device_allocator_, next.tiers.get(), piece, DiskUse::kNew));
+    SOK_RETURN_IF_ERROR(MoveRows(stream, to, layout, piece));
+    return write_keys(to, piece);
+  }));
   slots_.assign(slots.begin(), slots.end());
   slot_offsets_ = std::move(offsets);
   layout_ = layout;
@@ -141,6 +163,28 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
   records_ = std::move(next);
   fills_.set_stream(stream);
   fills_ = std::move(fills.value());
+  return OkStatus();
+}
+
+Status DeviceRowStore::MoveRows(cudaStream_t stream, const RowStoreView& to, const RecordLayout& layout,
+                                const RowList& piece) const {
+  const int lane_bits = LanesLog2(to.width, /*width=*/1);
+  return Launch("SetSlots", stream, ShapeFor(piece.n, 1 << lane_bits),
+                layout.is_plain() ? MoveRowsKernel : MoveRoundedRowsKernel, view(), to, piece.first, piece.n,
+                lane_bits);
+}
+
+int64_t DeviceRowStore::Records::PieceOf(int64_t rows) const {
+  return disk() == nullptr ? rows : std::min({rows, disk()->limit(), kMostRowsOfPiece});
+}
+
+Status DeviceRowStore::ForEachPiece(cudaStream_t stream, int64_t rows, int64_t most, DiskUse use,
+                                    FunctionRef<Status(const RowList& piece)> visit) {
+  for (int64_t first = 0; first < rows; first += most) {
+    const RowList piece = {nullptr, first, std::min(most, rows - first)};
+    SOK_RETURN_IF_ERROR(BringPiece(stream, device_allocator_, tiers(), piece, use));
+    SOK_RETURN_IF_ERROR(visit(piece));
+  }
   return OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/initializers/initializer.h"
@@ -17,6 +18,7 @@
 #include "cuda/base/device_buffer.h"
 #include "cuda/store/device_slabs.h"
 #include "cuda/store/device_tiers.h"
+#include "cuda/store/row_pieces.h"
 #include "cuda/store/row_store_view.h"
 
 namespace sok {
@@ -35,15 +37,32 @@ class DeviceRowStore {
                  int64_t slab_bytes = DeviceSlabs::kSlabBytes, const RecordFormat& format = {},
                  const TierOptions& tiers = {});
 
+  // Puts a disk below host memory, before any row is reserved, if the tiers have one. Errors are those of
+  // TierDisk::Create.
+  Status AddDisk() { return records_.tiers == nullptr ? OkStatus() : records_.tiers->AddDisk(); }
+
   // Makes rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out; the store is then
   // unchanged.
   Status Reserve(cudaStream_t stream, int64_t rows) { return records_.Reserve(stream, rows); }
 
   // Replaces the slots by these, filled with their `fill` in the rows [0, rows). The weights of these rows
   // stay bit for bit; the contents of other rows are lost. Rows need their keys anew (WriteStream of
-  // record_numbers.h). Needs memory for a second table. InvalidArgument for a width below 1;
-  // ResourceExhausted if memory runs out. After an error the store is unchanged.
-  Status SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows);
+  // record_numbers.h), for which write_keys(view, rows) is called on pieces of them. Needs memory for a second
+  // table, and with a disk only disk. InvalidArgument for a width below 1; ResourceExhausted if memory runs
+  // out; those of TierDisk. After an error the store is unchanged.
+  using WriteKeys = FunctionRef<Status(const RowStoreView& view, const RowList& rows)>;
+  Status SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows, WriteKeys write_keys);
+  // The same for rows without keys.
+  Status SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows) {
+    return SetSlots(stream, slots, rows, [](const RowStoreView&, const RowList&) { return OkStatus(); });
+  }
+
+  // At most `rows`, or fewer: how many rows to bring from the disk at once.
+  int64_t PieceOf(int64_t rows) const { return records_.PieceOf(rows); }
+  // Calls visit(piece) on all rows [0, rows), so that kernels may use the records of a piece: at once or, with
+  // a disk, `most` at a time. Each piece is a call of the disk.
+  Status ForEachPiece(cudaStream_t stream, int64_t rows, int64_t most, DiskUse use,
+                      FunctionRef<Status(const RowList& piece)> visit);
 
   RowStoreView view() const;
 
@@ -59,6 +78,8 @@ class DeviceRowStore {
   int64_t bytes() const { return records_.bytes() + fills_.bytes(); }
   // Null unless the table has tiers.
   DeviceTiers* tiers() const { return records_.tiers.get(); }
+  // Null without a disk below them.
+  TierDisk* disk() const { return records_.disk(); }
 
  private:
   // Of one layout: in slabs, or in tiers if there are some.
@@ -69,6 +90,8 @@ class DeviceRowStore {
     Status Reserve(cudaStream_t stream, int64_t rows) {
       return tiers == nullptr ? slabs.Reserve(stream, rows) : tiers->Reserve(stream, rows);
     }
+    TierDisk* disk() const { return tiers == nullptr ? nullptr : tiers->disk(); }
+    int64_t PieceOf(int64_t rows) const;
     SlabsView view() const { return tiers == nullptr ? slabs.view() : tiers->records(); }
     int64_t size() const { return tiers == nullptr ? slabs.size() : tiers->rows(); }
     int64_t bytes() const { return tiers == nullptr ? slabs.bytes() : tiers->bytes(); }
@@ -77,6 +100,9 @@ class DeviceRowStore {
     }
   };
   Records MakeRecords(const RecordLayout& layout) const;
+  // SetSlots, of the rows of a piece.
+  Status MoveRows(cudaStream_t stream, const RowStoreView& to, const RecordLayout& layout,
+                  const RowList& piece) const;
 
   int64_t dim_;
   RecordLayout layout_;

@@ -16,15 +16,15 @@ namespace {
 constexpr int64_t kPlacesOfRow = 8;
 constexpr int64_t kFewestPlaces = 8192;
 
-constexpr uint32_t kCallMask = (uint32_t{1} << (32 - kUseBits)) - 1;
-
-// Fresh records of the rows [first, first + n), one after another in a slab.
+// Fresh records of the rows [first, first + n): one every `stride` bytes from `record` on or, if that is null,
+// on disk.
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    AddRecordsKernel(TiersView tiers, char* slab, int64_t first, int64_t n, bool on_device) {
+    AddRecordsKernel(TiersView tiers, char* record, int64_t stride, int64_t first, int64_t n,
+                     bool on_device) {
   AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t row = first + i;
-    tiers.addresses[row] = slab + i * tiers.record_bytes;
+    tiers.addresses[row] = record == nullptr ? nullptr : record + i * stride;
     tiers.frame_of_row[row] = on_device ? static_cast<int32_t>(row) : -1;
     if (on_device) tiers.row_of_frame[row] = row;
   }
@@ -182,6 +182,8 @@ __device__ __forceinline__ void Exchange(const TiersView& tiers, const LaneGroup
   tiers.frame_of_row[row] = static_cast<int32_t>(frame);
   tiers.frame_of_row[victim] = -1;
   tiers.row_of_frame[frame] = row;
+  if (tiers.disk_call == 0) return;
+  *FrameOf(below) = {victim, tiers.disk_call << kUseBits | (tiers.by_frequency ? 0 : 1), 1};
 }
 
 // Counts the uses of a frame down that the clock has passed, except those that this call needs.
@@ -235,18 +237,48 @@ DeviceTiers::DeviceTiers(const TierOptions& options, int64_t record_bytes, Devic
       uses_(device),
       words_(device) {}
 
+Status DeviceTiers::AddDisk() {
+  if (!options_.has_disk()) return OkStatus();
+  StatusOr<std::unique_ptr<TierDisk>> disk = TierDisk::Create(options_, record_bytes_);
+  SOK_RETURN_IF_ERROR(disk.status());
+  disk_ = std::move(disk.value());
+  return OkStatus();
+}
+
 StatusOr<DeviceBuffer<char>> DeviceTiers::AllocateSlab(cudaStream_t stream, int64_t first, int64_t rows) {
   const bool on_device = first < limit_;
   const int64_t end = on_device ? std::min(rows, limit_) : rows;
-  const int64_t n = std::min(end - first, std::max<int64_t>(slab_bytes_ / record_bytes_, 1));
+  const int64_t n = std::min(end - first, std::max<int64_t>(slab_bytes_ / StrideAt(first), 1));
   StatusOr<DeviceBuffer<char>> slab =
-      DeviceBuffer<char>::Allocate(on_device ? device_ : host_, stream, n * record_bytes_);
+      DeviceBuffer<char>::Allocate(on_device ? device_ : host_, stream, n * StrideAt(first));
   if (!slab.ok() || !on_device) return slab;
   // A record may go down before it was written, and device memory must not be read before.
   SOK_RETURN_IF_CUDA_ERROR(
       cudaMemsetAsync(slab.value().data(), 0, static_cast<size_t>(slab.value().bytes()), stream),
       "cannot clear ", slab.value().bytes(), " bytes of the device");
   return slab;
+}
+
+Status DeviceTiers::AddRecords(cudaStream_t stream, char* slab, int64_t first, int64_t n) {
+  const bool on_device = first < limit_;
+  char* record = slab;
+  if (!on_device && disk_ != nullptr && slab != nullptr) {
+    disk_->AddFrames(slab, first, n);
+    record += sizeof(HostFrame);
+  }
+  return Launch("AddRecords", stream, ShapeFor(n), AddRecordsKernel, view(), record, StrideAt(first), first,
+                n, on_device);
+}
+
+Status DeviceTiers::AddFrames(cudaStream_t stream, int64_t n) {
+  // Some more, so that it happens seldom.
+  const int64_t frames = std::max(n, disk_->frames() / 8);
+  StatusOr<DeviceBuffer<char>> slab =
+      DeviceBuffer<char>::Allocate(host_, stream, frames * disk_->frame_bytes());
+  SOK_RETURN_IF_ERROR(slab.status());
+  disk_->AddFrames(slab.value().data(), /*first=*/-1, frames);
+  slabs_.push_back(std::move(slab.value()));
+  return OkStatus();
 }
 
 Status DeviceTiers::Reserve(cudaStream_t stream, int64_t rows) {
@@ -260,20 +292,21 @@ Status DeviceTiers::Reserve(cudaStream_t stream, int64_t rows) {
   SOK_RETURN_IF_ERROR(frame_of_row_.Reserve(stream, rows));
   SOK_RETURN_IF_ERROR(row_of_frame_.Reserve(stream, frames));
   SOK_RETURN_IF_ERROR(uses_.Reserve(stream, frames));
+  const int64_t in_memory = disk_ == nullptr ? rows : std::min(rows, limit_ + disk_->limit());
   std::vector<DeviceBuffer<char>> added;
-  for (int64_t first = rows_; first < rows; first += added.back().size() / record_bytes_) {
-    StatusOr<DeviceBuffer<char>> slab = AllocateSlab(stream, first, rows);
+  for (int64_t first = rows_; first < in_memory; first += added.back().size() / StrideAt(first)) {
+    StatusOr<DeviceBuffer<char>> slab = AllocateSlab(stream, first, in_memory);
     SOK_RETURN_IF_ERROR(slab.status());
     added.push_back(std::move(slab.value()));
   }
   int64_t first = rows_;
   for (DeviceBuffer<char>& slab : added) {
-    const int64_t n = slab.size() / record_bytes_;
-    SOK_RETURN_IF_ERROR(Launch("AddRecords", stream, ShapeFor(n), AddRecordsKernel, view(), slab.data(),
-                               first, n, first < limit_));
+    const int64_t n = slab.size() / StrideAt(first);
+    SOK_RETURN_IF_ERROR(AddRecords(stream, slab.data(), first, n));
     slabs_.push_back(std::move(slab));
     first += n;
   }
+  if (first < rows) SOK_RETURN_IF_ERROR(AddRecords(stream, nullptr, first, rows - first));
   set_stream(stream);
   rows_ = rows;
   return OkStatus();
@@ -282,6 +315,7 @@ Status DeviceTiers::Reserve(cudaStream_t stream, int64_t rows) {
 void DeviceTiers::TakeCounts(DeviceTiers* other) {
   call_ = other->call_;
   std::swap(words_, other->words_);
+  if (disk_ != nullptr) disk_->CountOnFrom(*other->disk_);
 }
 
 Status DeviceTiers::FetchCounts(cudaStream_t stream, RoundTrip* round_trip, TierCounts* counts) const {
@@ -291,6 +325,9 @@ Status DeviceTiers::FetchCounts(cudaStream_t stream, RoundTrip* round_trip, Tier
   counts->hits = words.value()[kTierHits];
   counts->misses = words.value()[kTierMisses];
   counts->bytes_up = counts->bytes_down = words.value()[kBytesMoved];
+  if (disk_ == nullptr) return OkStatus();
+  counts->disk_rows = disk_->rows_read();
+  counts->bytes_on_disk = disk_->file().bytes();
   return OkStatus();
 }
 
@@ -313,10 +350,11 @@ TiersView DeviceTiers::view() const {
   view.frames = frames();
   view.record_bytes = record_bytes_;
   view.by_frequency = options_.by_frequency;
+  view.disk_call = disk_ == nullptr ? 0 : disk_->call();
   return view;
 }
 
-uint32_t DeviceTiers::BeginCall() { return call_ = (call_ + 1) & kCallMask; }
+uint32_t DeviceTiers::BeginCall() { return call_ = (call_ + 1) & kUseCalls; }
 
 int64_t DeviceTiers::bytes() const {
   int64_t bytes =

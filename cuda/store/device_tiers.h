@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cc/base/span.h"
@@ -14,19 +15,19 @@
 #include "cuda/base/growing_array.h"
 #include "cuda/base/transfers.h"
 #include "cuda/store/device_slabs.h"
+#include "cuda/store/row_pieces.h"
+#include "cuda/store/tier_disk.h"
 
 namespace sok {
 
 // What is counted on the device, and where the clock's hand is: see BringUp.
 enum TierWord { kHandOfEvenCalls, kHandOfOddCalls, kTierHits, kTierMisses, kBytesMoved, kNumTierWords };
 
-// A frame's use: the last call that needed its row, and how often calls did since the clock last passed.
-constexpr int kUseBits = 4;
-constexpr uint32_t kMostUses = (uint32_t{1} << kUseBits) - 1;
+struct RowsOnDisk;
 
 // Pointers to device memory, for kernels that are enqueued on the stream before the next Reserve.
 struct TiersView {
-  char** addresses = nullptr;       // [rows]: of the rows' records
+  char** addresses = nullptr;       // [rows]: of the rows' records; null: it is on disk
   int32_t* frame_of_row = nullptr;  // [rows]; negative: the record is in host memory
   int64_t* row_of_frame = nullptr;  // [frames]
   uint32_t* uses = nullptr;         // [frames]: call << kUseBits | uses
@@ -34,6 +35,7 @@ struct TiersView {
   int64_t frames = 0;
   int64_t record_bytes = 0;
   bool by_frequency = false;
+  uint32_t disk_call = 0;  // of TierDisk; 0: there is no disk
 };
 
 // Records of a fixed size, numbered by row from 0, the content of fresh ones undefined. The first ones are in
@@ -41,6 +43,9 @@ struct TiersView {
 // reach over the bus. So kernels find every record by its address, and which records are on the device
 // changes how long they wait but nothing else: BringUp exchanges records, and what it leaves in host memory
 // is read there.
+//
+// With a disk, host memory has a limit too, and the other records are in a file. Kernels must not touch these
+// before a BringFromDisk.
 //
 // A row takes 12 to 18 bytes of device memory beside its record, a frame as many again. Memory of records
 // comes from two allocators, all else from the device's. All work is in the order of one stream, or of
@@ -50,6 +55,16 @@ class DeviceTiers {
   // `record_bytes` is a multiple of 16. Frames take at most options.memory_bytes, but there is at least one.
   DeviceTiers(const TierOptions& options, int64_t record_bytes, DeviceAllocator* device,
               DeviceAllocator* host, int64_t slab_bytes);
+
+  // Puts a disk below host memory, before any row is reserved, if the options have one. Errors are those of
+  // TierDisk::Create.
+  Status AddDisk();
+  // Null without a disk.
+  TierDisk* disk() const { return disk_.get(); }
+  // For how many of `new_rows` new rows a BringFromDisk has to make room, if they are the last of `rows`.
+  int64_t SpareFor(int64_t new_rows, int64_t rows) const {
+    return disk_ != nullptr && rows > limit_ + disk_->limit() ? new_rows : 0;
+  }
 
   // Makes the records of the rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out;
   // what the columns have grown by then stays.
@@ -75,8 +90,18 @@ class DeviceTiers {
   int64_t bytes() const;  // allocated
 
  private:
+  friend Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const RowsOnDisk> tables,
+                              DiskUse use, int64_t* failed);
+
+  // From one record in host memory to the next.
+  int64_t host_stride() const { return disk_ == nullptr ? record_bytes_ : disk_->frame_bytes(); }
   // Of records of as many rows from `first` on as fit into a slab and are in the same memory.
   StatusOr<DeviceBuffer<char>> AllocateSlab(cudaStream_t stream, int64_t first, int64_t rows);
+  int64_t StrideAt(int64_t row) const { return row < limit_ ? record_bytes_ : host_stride(); }
+  // The rows of a slab, from `first` on.
+  Status AddRecords(cudaStream_t stream, char* slab, int64_t first, int64_t n);
+  // Adds frames without rows to host memory.
+  Status AddFrames(cudaStream_t stream, int64_t n);
 
   const TierOptions options_;
   int64_t record_bytes_;
@@ -86,6 +111,7 @@ class DeviceTiers {
   DeviceAllocator* host_;
   int64_t rows_ = 0;
   uint32_t call_ = 0;
+  std::unique_ptr<TierDisk> disk_;
   std::vector<DeviceBuffer<char>> slabs_;
   GrowingArray<char*> addresses_;
   GrowingArray<int32_t> frame_of_row_;
@@ -93,6 +119,21 @@ class DeviceTiers {
   GrowingArray<uint32_t> uses_;
   GrowingArray<int64_t> words_;
 };
+
+// Rows of a table that may be on disk, and that a call needs; negative ones are none.
+struct RowsOnDisk {
+  DeviceTiers* tiers = nullptr;
+  RowList rows;
+  // For how many new rows there must be room too.
+  int64_t spare = 0;
+};
+
+// Brings rows to host memory that are on disk, for kernels that are enqueued on the stream before the tables'
+// next BeginCall. Tables without a disk are skipped. Waits, for the work on the stream; twice if some row is
+// on disk. Errors are those of TierDisk::BringUp, for table number *failed, and ResourceExhausted if `scratch`
+// runs out of memory.
+Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const RowsOnDisk> tables,
+                     DiskUse use, int64_t* failed);
 
 // The rows of a table that a call needs: rows[n] on the device, distinct; negative ones are none.
 struct NeededRows {

@@ -65,12 +65,12 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// Tells the records of the rows [0, rows) the keys of their rows.
+// Tells the records of the rows [first, first + n) the keys of their rows.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WriteStreamsKernel(RowStoreView store, uint64_t seed, ColumnView<int64_t> keys, StaticRows static_rows,
-                       int64_t rows) {
+                       int64_t first, int64_t n) {
   AwaitPreviousKernels();
-  for (int64_t row = ThreadOfGrid(); row < rows; row += ThreadsOfGrid()) {
+  for (int64_t row = first + ThreadOfGrid(); row < first + n; row += ThreadsOfGrid()) {
     const int64_t key = keys.is_null() ? static_rows.KeyOf(row) : keys[row];
     WriteStream(store, seed, key, store.Record(row));
   }
@@ -138,6 +138,7 @@ StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Create(cudaStream_t stream, 
   if (table->bloom_.has_value() && table->options_.rank != kNoRank) {
     SOK_RETURN_IF_ERROR(table->Named(table->bloom_->Init(stream, table->options_.admission)));
   }
+  SOK_RETURN_IF_ERROR(table->Named(table->store_.AddDisk()));
   SOK_RETURN_IF_ERROR(table->Named(table->UploadInitialRows(stream)));
   SOK_RETURN_IF_ERROR(table->FillStaticRows(stream));
   table->Leave(stream);
@@ -198,21 +199,41 @@ Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   const int64_t count = static_rows_.count;
   if (options_.use_hashtable || count == 0) return OkStatus();
   const RowMemory below = options_.tiers.has_tiers() ? RowMemory::kHost : options_.memory;
-  SOK_RETURN_IF_ERROR(Named(CheckMemoryIsThere(below, count, store_.record_bytes())));
+  if (disk() == nullptr) {
+    SOK_RETURN_IF_ERROR(Named(CheckMemoryIsThere(below, count, store_.record_bytes())));
+  }
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(stream, count)));
-  const int64_t piece = std::min(count, kMostStartedAtOnce);
-  StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * piece);
+  const int64_t most = std::min(PieceOf(count), kMostStartedAtOnce);
+  StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * most);
   SOK_RETURN_IF_ERROR(Named(keys_and_rows.status()));
   int64_t* const keys = keys_and_rows.value().data();
-  int64_t* const rows = keys + piece;
-  for (int64_t first = 0; first < count; first += piece) {
-    const int64_t n = std::min(piece, count - first);
-    SOK_RETURN_IF_ERROR(Named(
-        Launch("StaticKeys", stream, ShapeFor(n), StaticKeysKernel, static_rows_, first, n, keys, rows)));
-    SOK_RETURN_IF_ERROR(
-        Named(StartRows(stream, store_.view(), initializer(), rounding_seed(), keys, rows, n)));
+  int64_t* const rows = keys + most;
+  return Named(store_.ForEachPiece(stream, count, most, DiskUse::kNew, [&](const RowList& piece) -> Status {
+    SOK_RETURN_IF_ERROR(Launch("StaticKeys", stream, ShapeFor(piece.n), StaticKeysKernel, static_rows_,
+                               piece.first, piece.n, keys, rows));
+    return StartRows(stream, store_.view(), initializer(), rounding_seed(), keys, rows, piece.n);
+  }));
+}
+
+Status DeviceTable::BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, const RowList& rows,
+                                  DiskUse use, int64_t new_keys) {
+  DeviceTable* const tables[1] = {this};
+  return sok::BringFromDisk(stream, scratch, Span<DeviceTable* const>(tables, 1),
+                            Span<const RowList>(&rows, 1), Span<const int64_t>(&new_keys, 1), use);
+}
+
+Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<DeviceTable* const> tables,
+                     Span<const RowList> rows, Span<const int64_t> new_keys, DiskUse use) {
+  std::vector<RowsOnDisk> needed;
+  for (int64_t i = 0; i < tables.size(); ++i) {
+    needed.push_back({tables[i]->tiers(), rows[i]});
+    if (tables[i]->disk() == nullptr || new_keys.empty()) continue;
+    needed.back().spare =
+        tables[i]->tiers()->SpareFor(new_keys[i], tables[i]->directory().RowLimitWith(new_keys[i]));
   }
-  return OkStatus();
+  int64_t failed = 0;
+  const Status status = BringFromDisk(stream, scratch, needed, use, &failed);
+  return status.ok() ? status : tables[failed]->Named(status);
 }
 
 Status DeviceTable::CheckCapacity(int64_t new_keys) const {
@@ -363,11 +384,13 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   if (waiting_.has_value()) {
     SOK_RETURN_IF_ERROR(Named(waiting_->FindPlaces(stream, scratch, &round_trip_, keys, n, &waiting)));
   }
+  SOK_RETURN_IF_ERROR(BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kLookup, made));
   const int64_t made_begin[2] = {0, made};
   DeviceTable* const tables[1] = {this};
-  SOK_RETURN_IF_ERROR(
-      Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids, absent,
-                       Span<const int64_t>(made_begin, 2), {}, rows, [] { return OkStatus(); })));
+  SOK_RETURN_IF_ERROR(Named(InsertRows(
+      stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids, absent,
+      Span<const int64_t>(made_begin, 2), {}, rows,
+      [&] { return made == 0 ? OkStatus() : BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kNew); })));
   return waiting_.has_value() ? Named(waiting_->ErasePlaces(stream, waiting)) : OkStatus();
 }
 
@@ -444,14 +467,15 @@ Status DeviceTable::AttachOptimizer(cudaStream_t stream, std::string_view name, 
   std::unique_ptr<DeviceOptimizer> optimizer = std::move(made.value());
   SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(stream, store_.rows())));
   const std::vector<SlotSpec> slots = optimizer->rule().Slots(options_.dim, hyper);
-  const Status status = store_.SetSlots(stream, slots, row_limit());
+  const ColumnView<int64_t> keys = options_.use_hashtable ? directory_.view().keys : ColumnView<int64_t>();
+  const Status status = store_.SetSlots(
+      stream, slots, row_limit(), [&](const RowStoreView& view, const RowList& piece) -> Status {
+        if (!view.shape.has_stream) return OkStatus();
+        return Launch("WriteStreams", stream, ShapeFor(piece.n), WriteStreamsKernel, view, rounding_seed(),
+                      keys, static_rows_, piece.first, piece.n);
+      });
   if (status.code() == StatusCode::kResourceExhausted) return NoRoomFor(options_, size(), bytes(), status);
   SOK_RETURN_IF_ERROR(Named(status));
-  if (store_.layout().shape().has_stream) {
-    const ColumnView<int64_t> keys = options_.use_hashtable ? directory_.view().keys : ColumnView<int64_t>();
-    SOK_RETURN_IF_ERROR(Named(Launch("WriteStreams", stream, ShapeFor(row_limit()), WriteStreamsKernel,
-                                     store_.view(), rounding_seed(), keys, static_rows_, row_limit())));
-  }
   optimizer->UseRows(row_limit());
   optimizer_ = std::move(optimizer);
   first_hyper_.assign(hyper.begin(), hyper.end());
@@ -463,6 +487,14 @@ Status DeviceTable::BringUpToDate(cudaStream_t stream, const RowList& rows) {
   const DeviceCatchUp catch_up = {optimizer_.get(), store_.view(), rows};
   SOK_RETURN_IF_ERROR(Named(EnqueueCatchUps(stream, Span<const DeviceCatchUp>(&catch_up, 1))));
   return rows.rows == nullptr ? OkStatus() : Named(changes_.MarkChanged(stream, rows.rows, rows.n));
+}
+
+Status DeviceTable::PrepareStep(cudaStream_t stream, Span<const float> hyper) {
+  if (disk() == nullptr || !optimizer_->StartsAnew(hyper)) return OkStatus();
+  SOK_RETURN_IF_ERROR(
+      Named(store_.ForEachPiece(stream, row_limit(), PieceOf(row_limit()), DiskUse::kStep,
+                                [&](const RowList& piece) { return BringUpToDate(stream, piece); })));
+  return Named(optimizer_->ForgetPastSteps(stream));
 }
 
 Status DeviceTable::FinishStep(cudaStream_t stream, const int64_t* rows, int64_t n) {

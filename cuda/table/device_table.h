@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cc/base/executor.h"
 #include "cc/base/mutex.h"
 #include "cc/base/status.h"
 #include "cc/engine/engine_table.h"
@@ -124,6 +125,9 @@ struct DeviceUsage {
 // Arrays are on the device. A call enqueues its work on a stream; `Waits` in a comment says that it also
 // waits for the device.
 //
+// With a disk (TierOptions), kernels may use only records of rows that were brought up since Enter, or since the
+// last BeginPiece.
+//
 // Thread safety: the caller holds mutex() around calls, and has called Enter for the stream first and Leave
 // last, which orders the work of several streams; StreamOrder says how long a stream must live.
 class DeviceTable {
@@ -136,7 +140,14 @@ class DeviceTable {
   ~DeviceTable() { order_.Wait(); }
 
   Mutex& mutex() const { return mutex_; }
-  Status Enter(cudaStream_t stream) { return Named(order_.Enter(stream)); }
+  // The executor's threads, or the caller's alone if it is null, read and write the table's disk until Leave.
+  Status Enter(cudaStream_t stream, Executor* executor) {
+    if (store_.disk() != nullptr) {
+      store_.disk()->set_executor(executor);
+      store_.disk()->BeginCall();
+    }
+    return Named(order_.Enter(stream));
+  }
   void Leave(cudaStream_t stream) { order_.Leave(stream); }
 
   // A number that no other table of the process has.
@@ -178,6 +189,8 @@ class DeviceTable {
   RowStoreView rows() const { return store_.view(); }
   // Null if all rows are in one memory.
   DeviceTiers* tiers() const { return store_.tiers(); }
+  // Null without a disk below memory.
+  TierDisk* disk() const { return store_.disk(); }
   // Of stochastic rounding.
   uint64_t rounding_seed() const { return store_.layout().format().seed; }
   // Null if references are row numbers.
@@ -189,6 +202,20 @@ class DeviceTable {
   const DeviceUsage& usage() const { return usage_; }
   DeviceRowChanges& changes() { return changes_; }
   const StaticRows& static_rows() const { return static_rows_; }
+
+  // --- The disk, if there is one: otherwise these do nothing ---
+
+  // Brings rows to memory, and makes room for `new_keys` more: sok::BringFromDisk for this table only.
+  Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, const RowList& rows, DiskUse use,
+                       int64_t new_keys = 0);
+  // Rows that were brought up before may go down.
+  void BeginPiece() {
+    if (disk() != nullptr) disk()->BeginCall();
+  }
+  // At most `rows`, or fewer: how many to bring up at once.
+  int64_t PieceOf(int64_t rows) const { return store_.PieceOf(rows); }
+  // Whether rows that were in memory when the disk had this version may not be now.
+  bool MayBeOnDisk(int64_t disk_version) const { return disk() != nullptr && disk()->version() != disk_version; }
 
   // --- Rows for new keys ---
 
@@ -211,8 +238,8 @@ class DeviceTable {
   // A training lookup has found or made rows[n], of ids that occur counts[n] times; negative rows are
   // skipped. `counts` may be null unless counts_lookups().
   Status CountUses(cudaStream_t stream, const int64_t* rows, const int32_t* counts, int64_t n);
-  // The rows of keys[n], which are distinct; absent ones are inserted as for loading: without admission,
-  // counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own` says to skip those.
+  // The rows of keys[n], which are distinct, in memory; absent ones are inserted as for loading: without
+  // admission, counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own` says to skip those.
   // Errors as for Table::FindOrMake; then no key was inserted. Waits.
   Status FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n, bool own,
                     int64_t* rows);
@@ -245,6 +272,8 @@ class DeviceTable {
   Status AttachOptimizer(cudaStream_t stream, std::string_view name, Span<const float> hyper);
   // Makes rows, which are distinct, current if the optimizer postpones the steps of untouched rows.
   Status BringUpToDate(cudaStream_t stream, const RowList& rows);
+  // Call it before a step with these hyper-parameters: with a disk, EnqueueSteps must not catch up all rows.
+  Status PrepareStep(cudaStream_t stream, Span<const float> hyper);
   bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
   // Call it after a step with gradients of these rows (below 0: none) has been enqueued.
   Status FinishStep(cudaStream_t stream, const int64_t* rows, int64_t n);
@@ -319,6 +348,11 @@ class DeviceTable {
   bool has_global_step_ = false;
   bool counts_global_steps_ = false;
 };
+
+// Brings rows of tables with a disk to memory: rows[i] of tables[i], with room for new_keys[i] new ones, which
+// may be empty. See BringFromDisk of DeviceTiers. The error names the variable.
+Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<DeviceTable* const> tables,
+                     Span<const RowList> rows, Span<const int64_t> new_keys, DiskUse use);
 
 }  // namespace sok
 

@@ -197,7 +197,7 @@ Status DeviceOptimizer::Restart(cudaStream_t stream) {
 Status DeviceOptimizer::Prepare(cudaStream_t stream, Span<const float> hyper, const RowStoreView& table) {
   if (!has_catch_up()) return OkStatus();
   if (!has_past() || !IsPastOf(hyper)) {
-    if (has_past()) {
+    if (StartsAnew(hyper)) {
       const DeviceCatchUp all = {this, table, RowList{nullptr, 0, rows_in_use_}};
       SOK_RETURN_IF_ERROR(EnqueueCatchUps(stream, Span<const DeviceCatchUp>(&all, 1)));
     }

@@ -61,6 +61,9 @@ class DeviceOptimizer {
   // read.
   bool has_catch_up() const { return rule_.untouched != UntouchedRows::kStay; }
 
+  // Whether a step with these hyper-parameters first catches up all rows.
+  bool StartsAnew(Span<const float> hyper) const { return has_past() && !IsPastOf(hyper); }
+
   // For rules with a catch-up: when each row was last current, in the column's own count of steps, which
   // starts at zero. ColumnStep and StepOf convert from and to steps(). A restored step must be one of
   // past_steps(), or the one before them.

@@ -117,6 +117,7 @@ tf::Status MemoryFromAttr(tf::OpKernelConstruction* construction, RowMemory* mem
 tf::Status TiersFromAttrs(tf::OpKernelConstruction* construction, TierOptions* tiers) {
   TF_RETURN_IF_ERROR(construction->GetAttr("tier_bytes", &tiers->memory_bytes));
   TF_RETURN_IF_ERROR(construction->GetAttr("tier_folder", &tiers->folder));
+  TF_RETURN_IF_ERROR(construction->GetAttr("tier_host_bytes", &tiers->host_bytes));
   return construction->GetAttr("tier_by_frequency", &tiers->by_frequency);
 }
 
@@ -359,13 +360,14 @@ class TableStatisticsOp : public tf::OpKernel {
                                          tiers.hits,
                                          tiers.misses,
                                          tiers.bytes_up,
-                                         tiers.bytes_down};
+                                         tiers.bytes_down,
+                                         tiers.disk_rows};
       std::copy(std::begin(numbers), std::end(numbers), next);
     }
   }
 
  private:
-  static constexpr int kNumbers = 12;
+  static constexpr int kNumbers = 13;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableStatistics").Device(tf::DEVICE_CPU), TableStatisticsOp);
 SOK_GPU_KERNEL(TableStatisticsOp, "SokTableStatistics", "handles", "statistics");

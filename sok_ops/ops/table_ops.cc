@@ -63,6 +63,7 @@ REGISTER_OP("SokTable")
       .Attr("memory: {'device', 'host'} = 'device'")                   \
       .Attr("tier_bytes: int >= 0 = 0")                                \
       .Attr("tier_folder: string = ''")                                \
+      .Attr("tier_host_bytes: int >= 0 = 0")                           \
       .Attr("tier_by_frequency: bool = false")                         \
       .Attr("row_dtype: {float, half, bfloat16} = DT_FLOAT")           \
       .Attr("slot_dtype: {float, bfloat16} = DT_FLOAT")                \
@@ -95,7 +96,7 @@ rank, ranks: this process among those that hold the rows; ranks = 0: as the sess
 on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.
 memory: where a device's engine keeps rows and slots.
-tier_bytes, tier_folder, tier_by_frequency: how much memory they take, and where the others are: see TierOptions.
+tier_bytes, tier_folder, tier_host_bytes, tier_by_frequency: how much memory they take, and where the others are: see TierOptions.
 row_dtype, slot_dtype: in which rows and slots are kept; lookups and updates compute in float32.
 rounding: how updates round to 16 bits.
 engine: the engine that makes the table, but not that of another kind of device; empty: that of the op's device.)");
@@ -132,12 +133,12 @@ REGISTER_OP("SokTableStatistics")
     .Output("statistics: int64")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Matrix(c->num_inputs(), 12));
+      c->set_output(0, c->Matrix(c->num_inputs(), 13));
       return ::tensorflow::Status();
     })
     .Doc(
         R"(The number of rows of this rank's tables, and statistics of training lookups since the tables were made.
-statistics: [num_tables, 12] for each table: rows (0 for replicas on ranks other than 0); from LookupCounts: ids,
+statistics: [num_tables, 13] for each table: rows (0 for replicas on ranks other than 0); from LookupCounts: ids,
   distinct ids, admitted ids, filtered ids and bytes sent; and TierCounts, in their order.)");
 
 REGISTER_OP("SokTableSetGlobalStep")

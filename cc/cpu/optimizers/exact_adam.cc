@@ -92,14 +92,21 @@ void ExactAdam::OnNewRow(int64_t row) {
   row_steps_.SetCurrent(row);
 }
 
-void ExactAdam::PrepareHistory(Executor& executor, float beta1, float beta2, float epsilon, RowStore* store) {
-  if (history_.has_value()) {
-    const bool same = history_->beta1() == beta1 && history_->beta2() == beta2 && epsilon_ == epsilon;
-    if (same && history_->steps() < AdamHistory::kMaxSteps) return;
+bool ExactAdam::StartsAnew(Span<const float> hyper) const {
+  if (!history_.has_value()) return false;
+  const bool same =
+      history_->beta1() == hyper[1] && history_->beta2() == hyper[2] && epsilon_ == hyper[3];
+  return !same || history_->steps() == AdamHistory::kMaxSteps;
+}
+
+void ExactAdam::PrepareHistory(Executor& executor, Span<const float> hyper, RowStore* store) {
+  if (StartsAnew(hyper)) {
     row_steps_.ForAllRows([&](Span<const int64_t> rows) { CatchUp(executor, rows, store); });
+  } else if (history_.has_value()) {
+    return;
   }
-  history_.emplace(beta1, beta2);
-  epsilon_ = epsilon;
+  history_.emplace(hyper[1], hyper[2]);
+  epsilon_ = hyper[3];
   row_steps_.Restart();
 }
 
@@ -107,7 +114,7 @@ Status ExactAdam::Apply(Executor& executor, Span<const float> hyper, Span<const 
                         const RowGradients& gradients, RowStore* store) {
   SOK_RETURN_IF_ERROR(CheckHyper(hyper));
   SOK_RETURN_IF_ERROR(Reserve(store->rows()));
-  PrepareHistory(executor, hyper[1], hyper[2], hyper[3], store);
+  PrepareHistory(executor, hyper, store);
   const Adam step(hyper.data());
   row_steps_.Use(rows);
   UpdateRows(executor, history_->view(), epsilon_, &step, rows, &gradients, &row_steps_, store);

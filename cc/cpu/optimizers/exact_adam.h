@@ -33,6 +33,7 @@ class ExactAdam final : public Optimizer {
   Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                const RowGradients& gradients, RowStore* store) override;
   bool has_catch_up() const override { return true; }
+  bool StartsAnew(Span<const float> hyper) const override;
   void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) override;
   bool can_save_lag() const override { return true; }
   PastSteps past_steps() const override;
@@ -42,8 +43,8 @@ class ExactAdam final : public Optimizer {
 
  private:
   void ForgetHistory() override;
-  // Makes history_ one with these betas and this epsilon, and with room for another step.
-  void PrepareHistory(Executor& executor, float beta1, float beta2, float epsilon, RowStore* store);
+  // Makes history_ one with the betas and the epsilon of `hyper`, and with room for another step.
+  void PrepareHistory(Executor& executor, Span<const float> hyper, RowStore* store);
 
   std::optional<AdamHistory> history_;  // none before the first step
   float epsilon_ = 0.0f;                // of all steps in history_

@@ -88,6 +88,14 @@ class DecayingSlotsOptimizer final : public Optimizer {
 
   bool has_catch_up() const override { return true; }
 
+  bool StartsAnew(Span<const float> hyper) const override {
+    if (powers_.empty()) return false;
+    for (int slot = 0; slot < kSlots; ++slot) {
+      if (factors_[slot] != hyper[Rule::kDecayOfSlot[slot]]) return true;
+    }
+    return row_steps_.now() >= kMaxSteps;
+  }
+
   void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) override {
     if (powers_.empty()) return;
     const int64_t dim = store->dim();
@@ -122,13 +130,10 @@ class DecayingSlotsOptimizer final : public Optimizer {
 
   // Makes powers_ those of the factors in `hyper`. powers_ is empty before the first step.
   void PreparePowers(Executor& executor, Span<const float> hyper, RowStore* store) {
-    bool same = true;
-    for (int slot = 0; slot < kSlots; ++slot) {
-      same = same && factors_[slot] == hyper[Rule::kDecayOfSlot[slot]];
-    }
-    if (!powers_.empty()) {
-      if (same && row_steps_.now() < kMaxSteps) return;
+    if (StartsAnew(hyper)) {
       row_steps_.ForAllRows([&](Span<const int64_t> rows) { CatchUp(executor, rows, store); });
+    } else if (!powers_.empty()) {
+      return;
     }
     powers_.clear();
     for (int slot = 0; slot < kSlots; ++slot) {

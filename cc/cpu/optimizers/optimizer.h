@@ -90,6 +90,8 @@ class Optimizer {
   // Whether a step also changes rows without a gradient. Such a change is postponed until the row's next
   // Apply or CatchUp, so CatchUp must be called before the row is read.
   virtual bool has_catch_up() const { return false; }
+  // Whether an Apply with these hyper-parameters first catches up all rows of the store.
+  virtual bool StartsAnew(Span<const float> /*hyper*/) const { return false; }
   // Brings the weights and slots of `rows` (distinct) to the current step. A call at any time, any number of
   // times, changes later results by rounding only.
   virtual void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store);

@@ -5,12 +5,10 @@
 #include <utility>
 
 #include "cc/base/prefetch.h"
+#include "cc/disk/clock.h"
 
 namespace sok {
 namespace {
-
-// The most uses that are counted, by frequency.
-constexpr uint8_t kMostUses = 15;
 
 // Rows whose entries are on their way to the cache.
 constexpr int64_t kAhead = 32;
@@ -72,6 +70,7 @@ Status RowTiers::BringUp(Executor& executor, Span<const int64_t> rows, RowUse us
   SOK_RETURN_IF_ERROR(
       file_->Read(executor, from_file, places, [&](int64_t i) { return record(positions[i]); }));
   counts_.misses += n;
+  counts_.disk_rows += static_cast<int64_t>(places.size());
   counts_.bytes_up += static_cast<int64_t>(places.size()) * frames->record_bytes();
 
   free_.resize(free_.size() - n);
@@ -102,7 +101,7 @@ void RowTiers::AskAhead(Executor& executor, Span<const int64_t> rows) {
 void RowTiers::Use(Frame* frame, RowUse use) {
   // By frequency a lookup and its step are one use.
   const bool counts = by_frequency_ ? use == RowUse::kRead && frame->call != call_ : use != RowUse::kScan;
-  if (counts) frame->uses = by_frequency_ ? std::min<uint8_t>(frame->uses + 1, kMostUses) : 1;
+  if (counts) frame->uses = by_frequency_ ? std::min<uint8_t>(frame->uses + 1, kMostFrameUses) : 1;
   frame->call = call_;
   if (use == RowUse::kWrite || use == RowUse::kNew) FreeCopy(frame);
 }
@@ -135,7 +134,7 @@ Status RowTiers::FreeFrames(Executor& executor, int64_t n, Slabs* frames) {
   const int64_t held = static_cast<int64_t>(frames_.size());
   const int64_t more = std::clamp<int64_t>(n - free, 0, std::max<int64_t>(limit_ - held, 0));
   if (free + more < n) {
-    const std::vector<int64_t> victims = ChooseVictims(n - free - more);
+    const std::vector<int64_t> victims = Victims(n - free - more);
     SOK_RETURN_IF_ERROR(SendDown(executor, victims, *frames));
   }
   const int64_t missing = n - static_cast<int64_t>(free_.size());
@@ -147,27 +146,18 @@ Status RowTiers::FreeFrames(Executor& executor, int64_t n, Slabs* frames) {
   return OkStatus();
 }
 
-std::vector<int64_t> RowTiers::ChooseVictims(int64_t n) {
-  std::vector<int64_t> victims;
-  const int64_t frames = static_cast<int64_t>(frames_.size());
-  uint8_t fewest = 0;
-  do {
-    fewest = 0;  // uses of a row that may leave; 0: there is none
-    for (int64_t i = 0; i < frames; ++i) {
-      if (static_cast<int64_t>(victims.size()) == n) return victims;
-      hand_ = hand_ + 1 < frames ? hand_ + 1 : 0;
-      Frame& frame = frames_[hand_];
-      if (frame.row == kNone || frame.call == call_) continue;
-      if (frame.uses > 0) {
-        fewest = fewest == 0 ? frame.uses : std::min(fewest, frame.uses);
-        continue;
-      }
-      frame.call = call_;  // chosen once
-      victims.push_back(hand_);
-    }
-    for (Frame& frame : frames_) frame.uses -= std::min(frame.uses, fewest);
-  } while (fewest > 0);
-  return victims;
+std::vector<int64_t> RowTiers::Victims(int64_t n) {
+  struct Clock {
+    std::vector<Frame>& frames;
+    int64_t call;
+
+    int64_t size() const { return static_cast<int64_t>(frames.size()); }
+    bool MayLeave(int64_t i) const { return frames[i].row != kNone && frames[i].call != call; }
+    int uses(int64_t i) const { return frames[i].uses; }
+    void set_uses(int64_t i, int uses) { frames[i].uses = static_cast<uint8_t>(uses); }
+    void Choose(int64_t i) { frames[i].call = call; }
+  };
+  return ChooseVictims(Clock{frames_, call_}, n, &hand_);
 }
 
 Status RowTiers::SendDown(Executor& executor, Span<const int64_t> victims, const Slabs& frames) {

@@ -9,8 +9,8 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/cpu/store/row_file.h"
 #include "cc/cpu/store/slabs.h"
+#include "cc/disk/row_file.h"
 #include "cc/table/tier_options.h"
 
 namespace sok {
@@ -79,7 +79,7 @@ class RowTiers {
     int64_t row = kNone;
     int64_t place = kNone;  // of a copy on disk that equals the row
     int64_t call = 0;       // the last one that needs the row
-    uint8_t uses = 0;       // since the clock's last turns: see ChooseVictims
+    uint8_t uses = 0;       // since the clock's last turns: see cc/disk/clock.h
   };
 
   RowTiers(std::unique_ptr<RowFile> file, int64_t limit, bool by_frequency);
@@ -92,9 +92,8 @@ class RowTiers {
   // Notes that a row in memory is used.
   void Use(Frame* frame, RowUse use);
   void FreeCopy(Frame* frame);
-  // Chooses at most `n` frames whose rows may leave: those without uses. When there are no more of them, the
-  // uses of all are counted down.
-  std::vector<int64_t> ChooseVictims(int64_t n);
+  // At most `n` frames whose rows leave memory.
+  std::vector<int64_t> Victims(int64_t n);
   Status SendDown(Executor& executor, Span<const int64_t> victims, const Slabs& frames);
 
   std::unique_ptr<RowFile> file_;

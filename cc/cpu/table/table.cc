@@ -38,8 +38,9 @@ Status CheckDistinct(Executor& executor, const TableOptions& options, Span<const
 StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions options, Engine* engine) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
   SOK_RETURN_IF_ERROR(CheckGivenRows(options));
-  if (options.tiers.has_tiers() && !options.tiers.has_disk()) {
-    return NamedError(options, InvalidArgument("HBM_DRAM is for tables on a GPU, and this one is on a CPU"));
+  if (options.tiers.has_tiers() && (!options.tiers.has_disk() || options.tiers.host_bytes > 0)) {
+    return NamedError(options, InvalidArgument(options.tiers.has_disk() ? "HBM_DRAM_SSDHASH" : "HBM_DRAM",
+                                               " is for tables on a GPU, and this one is on a CPU"));
   }
   std::unique_ptr<Table> table(new Table(engine, std::move(options)));
   if (table->options_.rank == kNoRank) return table;

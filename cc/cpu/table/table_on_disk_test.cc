@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/cpu/store/row_file.h"
+#include "cc/disk/row_file.h"
 #include "cc/cpu/table/table.h"
 
 namespace sok {

@@ -161,6 +161,8 @@ Status Table::ApplyLocked(Executor& executor, std::string_view optimizer, Span<c
 
 Status Table::TakeStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                        const RowGradients& gradients) {
+  // Apply reaches only the rows that are in memory.
+  if (tiers() != nullptr && optimizer_->StartsAnew(hyper)) SOK_RETURN_IF_ERROR(SettleOptimizer(executor));
   SOK_RETURN_IF_ERROR(BringUp(executor, rows, RowUse::kWrite));
   SOK_RETURN_IF_ERROR(Named(optimizer_->Apply(executor, hyper, rows, gradients, &store_)));
   const int64_t step = CountStep();

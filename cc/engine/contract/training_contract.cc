@@ -217,6 +217,34 @@ TEST_P(FusedContract, FusedAndSeparateStepsGiveTheSameBitsOnAnyNumberOfThreads) 
   }
 }
 
+// What an optimizer remembers of past steps ends when betas or decay factors change: then all rows catch up,
+// wherever they are.
+TEST_P(TrainingContract, AllRowsCatchUpWhenTheirHistoryEnds) {
+  InlineExecutor executor;
+  for (const std::string& optimizer : GetParam().optimizers) {
+    if (FindRule(optimizer).value()->untouched == UntouchedRows::kStay) continue;
+    SCOPED_TRACE(optimizer);
+    ContractGroup group(GetParam(), executor, {ContractOptions("table", 3)});
+    TrainingReference reference({ContractOptions("table", 3)});
+    // More rows than a table with tiers has memory for, and few in a call: memory grows for all rows of a call.
+    for (uint32_t i = 0; i < 24; ++i) {
+      const int64_t first = i % 20 * 4;
+      const ContractBatch batch = {SumOf(0, {{first, first + 1}, {first + 2}, {first + 3}})};
+      const OutputValues gradients = group.RandomGradients(batch, i);
+      std::vector<float> hyper = SampleHyper(optimizer, 0);
+      if (i >= 22) {
+        for (size_t k = 1; k < hyper.size(); ++k) hyper[k] *= 0.875f;
+      }
+      ASSERT_TRUE(group.Lookup(batch).ok());
+      const Status status = i % 2 == 0 ? group.BackwardAndApply(gradients, optimizer, hyper)
+                                       : group.Train(gradients, optimizer, hyper);
+      ASSERT_TRUE(status.ok()) << status.message();
+      reference.Step(batch, gradients, optimizer, hyper);
+    }
+    reference.ExpectRows(group, 1e-4);
+  }
+}
+
 TEST_P(TrainingContract, GradientsOfARepeatedRowAreSummedFirst) {
   InlineExecutor executor;
   for (const std::string& optimizer : GetParam().optimizers) {

@@ -24,7 +24,7 @@ constexpr int64_t kKeysOfPiece = 1 << 20;
 Status Prepare(BenchmarkDevice* device, DeviceTable* table, const std::string& optimizer, int64_t keys,
                double load) {
   DeviceTable* const tables[1] = {table};
-  TablesAtWork at_work(device->stream, Span<DeviceTable* const>(tables, 1));
+  TablesAtWork at_work(device->stream, /*executor=*/nullptr, Span<DeviceTable* const>(tables, 1));
   SOK_RETURN_IF_ERROR(at_work.Enter());
   if (!optimizer.empty()) {
     const std::vector<float> hyper = HyperParametersOf(optimizer);
@@ -87,7 +87,7 @@ double FilledTable::load() const {
 
 Status FilledTable::FindOrMake(BenchmarkDevice* device, const int64_t* keys, int64_t n, int64_t* rows) const {
   DeviceTable* const tables[1] = {&device_table()};
-  TablesAtWork at_work(device->stream, Span<DeviceTable* const>(tables, 1));
+  TablesAtWork at_work(device->stream, /*executor=*/nullptr, Span<DeviceTable* const>(tables, 1));
   SOK_RETURN_IF_ERROR(at_work.Enter());
   return tables[0]->FindOrMake(device->stream, &device->memory, keys, n, /*own=*/false, rows);
 }
@@ -213,7 +213,7 @@ Status GroupCalls::PrepareUpdate() {
 Status GroupCalls::Update(const std::string& optimizer) {
   DeviceTable* const table = DeviceTableOf(tables_[0]);
   const std::vector<float> hyper = HyperParametersOf(optimizer);
-  TablesAtWork at_work(device_->stream, Span<DeviceTable* const>(&table, 1));
+  TablesAtWork at_work(device_->stream, /*executor=*/nullptr, Span<DeviceTable* const>(&table, 1));
   SOK_RETURN_IF_ERROR(at_work.Enter());
   const auto& plan = static_cast<const GpuGroupPlan&>(*plan_);
   RowUpdate update;

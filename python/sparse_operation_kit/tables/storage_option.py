@@ -37,12 +37,14 @@ class CacheStrategy(enum.IntEnum):
 
 
 # The tiers that rows can be in.
-_NEED_GPU = (StorageType.HBM, StorageType.HBM_DRAM)
-_WITH_SIZES = (StorageType.DRAM_SSDHASH, StorageType.HBM_DRAM)
-_KINDS = (None, StorageType.DEFAULT, StorageType.DRAM, *_WITH_SIZES, StorageType.HBM)
+_NEED_GPU = (StorageType.HBM, StorageType.HBM_DRAM, StorageType.HBM_DRAM_SSDHASH)
+# How many sizes they need. Below the last one there is room for all rows.
+_SIZES = {StorageType.DRAM_SSDHASH: 1, StorageType.HBM_DRAM: 1, StorageType.HBM_DRAM_SSDHASH: 2}
+_ON_DISK = (StorageType.DRAM_SSDHASH, StorageType.HBM_DRAM_SSDHASH)
+_KINDS = (None, StorageType.DEFAULT, StorageType.DRAM, *_SIZES, StorageType.HBM)
 _INSTEAD = (
-    "use DRAM_SSDHASH for a table larger than memory, or HBM_DRAM on a GPU; or bound it with capacity= and "
-    "on_full='evict_lru' or 'evict_lfu' of sok.EmbeddingVariable"
+    "use DRAM_SSDHASH for a table larger than memory, or HBM_DRAM or HBM_DRAM_SSDHASH on a GPU; or bound it "
+    "with capacity= and on_full='evict_lru' or 'evict_lfu' of sok.EmbeddingVariable"
 )
 
 
@@ -54,15 +56,15 @@ class StorageOption:
       storage_type: None or `DEFAULT`: in the memory of the table's device. `DRAM`: in host memory, also if
         the table is on a GPU. `HBM`: in the GPU's memory. `HBM_DRAM`: rows and slots are in the GPU's memory
         up to a size, and the others in host memory; the table is on a GPU. `DRAM_SSDHASH`: they are in host
-        memory up to a size, and the others in a file; the table is on a CPU. Other tiers are a ValueError.
-      storage_path: With `DRAM_SSDHASH`, the folder of the file, on the process that has the rows. It is made
-        if it is missing; the folder above it must be there. The file has no name, so it ends with the
+        memory up to a size, and the others in a file; the table is on a CPU. `HBM_DRAM_SSDHASH`: in the GPU's
+        memory, in host memory, or in a file. Other tiers are a ValueError.
+      storage_path: With a tier `SSDHASH`, the folder of the file, on the process that has the rows. It is
+        made if it is missing; the folder above it must be there. The file has no name, so it ends with the
         process. Not used with other tiers.
-      storage_size: DeepRec's bytes for each tier, a list or tuple of numbers. With `HBM_DRAM` and
-        `DRAM_SSDHASH` the first is the memory of rows and slots in each process, except that with
-        `DRAM_SSDHASH` the rows of one step always fit. A second number, of the tier below, is not used. Nor
-        are any with other tiers.
-      cache_strategy: With two tiers, which rows stay in the upper one: those that were used most recently,
+      storage_size: DeepRec's bytes for each tier, a list or tuple of numbers, for the rows and slots in each
+        process. A lower tier has room for all, so the last number may be missing, and is not used. Host
+        memory above a file always has room for the rows of one step. Not used with other types.
+      cache_strategy: With several tiers, which rows stay in an upper one: those that were used most recently,
         or most often.
       layout: Not used.
     """
@@ -95,22 +97,24 @@ class StorageOption:
             raise ValueError(
                 f"StorageOption: storage_type {kind.name} needs a GPU, and TensorFlow finds none"
             )
-        if kind not in _WITH_SIZES:
+        if kind not in _SIZES:
             return
-        has_folder = isinstance(self.storage_path, str) and self.storage_path
-        if kind == StorageType.DRAM_SSDHASH and not has_folder:
+        if kind in _ON_DISK and not (isinstance(self.storage_path, str) and self.storage_path):
             raise ValueError(
-                f"StorageOption: DRAM_SSDHASH needs a folder as storage_path, not {self.storage_path!r}"
+                f"StorageOption: {kind.name} needs a folder as storage_path, not {self.storage_path!r}"
             )
-        size = self.storage_size[0] if self.storage_size else None
-        if not isinstance(size, int) or not 0 < size < 2**63:
+        sizes = self.storage_size[: _SIZES[kind]] or (None,)
+        wrong = [size for size in sizes if not isinstance(size, int) or not 0 < size < 2**63]
+        if wrong or len(sizes) < _SIZES[kind]:
+            which = {1: "the first number", 2: "the first two numbers"}[_SIZES[kind]]
+            found = repr(wrong[0]) if _SIZES[kind] == 1 else list(self.storage_size)
             raise ValueError(
-                f"StorageOption: {kind.name} needs the bytes of memory as the first number of storage_size, "
-                f"not {size!r}"
+                f"StorageOption: {kind.name} needs the bytes of memory as {which} of storage_size, not {found}"
             )
-        if kind == StorageType.HBM_DRAM and len(self.storage_size) > 2:
+        tiers = kind.name.count("_") + 1
+        if kind in _NEED_GPU and len(self.storage_size) > tiers:
             raise ValueError(
-                f"StorageOption: HBM_DRAM has two tiers, but storage_size is {list(self.storage_size)}"
+                f"StorageOption: {kind.name} has {tiers} tiers, but storage_size is {list(self.storage_size)}"
             )
 
 
@@ -120,15 +124,17 @@ def memory_attributes(who: str, memory: str | StorageOption) -> dict[str, Any]:
     Raises:
       ValueError: `memory` is something else. The message begins with `who`.
     """
-    attributes = dict(memory="device", tier_bytes=0, tier_folder="", tier_by_frequency=False)
+    attributes = dict(
+        memory="device", tier_bytes=0, tier_folder="", tier_host_bytes=0, tier_by_frequency=False
+    )
     if isinstance(memory, StorageOption):
         if memory.storage_type == StorageType.DRAM:
             attributes.update(memory="host")
-        if memory.storage_type in _WITH_SIZES:
-            on_disk = memory.storage_type == StorageType.DRAM_SSDHASH
+        if memory.storage_type in _SIZES:
             attributes.update(
                 tier_bytes=int(memory.storage_size[0]),
-                tier_folder=memory.storage_path if on_disk else "",
+                tier_folder=memory.storage_path if memory.storage_type in _ON_DISK else "",
+                tier_host_bytes=int(memory.storage_size[1]) if _SIZES[memory.storage_type] == 2 else 0,
                 tier_by_frequency=memory.cache_strategy == CacheStrategy.LFU,
             )
     elif memory in ("device", "host"):

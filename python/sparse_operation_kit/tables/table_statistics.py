@@ -34,7 +34,7 @@ class TableStatistics(NamedTuple):
       exchange_bytes: bytes that ranks, or servers and workers, sent each other for the table: ids, rows and
         gradients, without the headers of messages. 0 with one rank.
       memory_rows: rows in memory, of a table with a disk below it; rows in the memory of a GPU, of a table
-        with host memory below it. This and the next five are 0 for tables whose rows are all in memory, and
+        with host memory below it. This and the next six are 0 for tables whose rows are all in memory, and
         depend on the number of ranks.
       disk_bytes: bytes of the table's files.
       memory_hits: the sum over calls (lookups, steps, reads of checkpoints; on a GPU, lookups only) of the
@@ -42,6 +42,7 @@ class TableStatistics(NamedTuple):
       memory_misses: the same of the rows that were not, new ones among them.
       bytes_up: bytes of rows that came to memory from below it.
       bytes_down: bytes of rows that went from memory to what is below it.
+      disk_rows: rows that were read from the table's files.
       unique_ratio: float64, `distinct_ids / ids`; 0 if there were no ids.
     """
 
@@ -57,6 +58,7 @@ class TableStatistics(NamedTuple):
     memory_misses: tf.Tensor
     bytes_up: tf.Tensor
     bytes_down: tf.Tensor
+    disk_rows: tf.Tensor
     unique_ratio: tf.Tensor
 
 
@@ -107,7 +109,7 @@ def tables_by_name(variables: Sequence[EmbeddingVariable] | None) -> list[Embedd
 
 
 def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
-    """Returns int64 [tables, 12]: the integers of `TableStatistics` in its order, of all ranks or servers."""
+    """Returns int64 [tables, 13]: the integers of `TableStatistics` in its order, of all ranks or servers."""
     processes = table_parts.by_process(tables, "described by one op")
     of_parts = table_parts.on_each(processes, tables[0], native.ops.sok_table_statistics)
     if tables[0].servers.devices:

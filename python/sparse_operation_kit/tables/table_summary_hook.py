@@ -32,6 +32,7 @@ class TableSummaryHook(v1.train.SessionRunHook):
     | `embedding/TABLE/unique_ratio` | distinct ids / ids, if there were any |
     | `embedding/TABLE/memory_hit_ratio` | with tiers: the share of rows that were in memory when needed |
     | `embedding/TABLE/bytes_up_per_step`, `…/bytes_down_per_step` | with tiers: bytes of rows that moved |
+    | `embedding/TABLE/disk_rows_per_step` | with rows on disk: rows that were read from there |
 
     The values are over all ranks and, except `rows`, averages over the steps since the last summary. See
     `TableStatistics` for the exact counts.
@@ -142,6 +143,8 @@ class TableSummaryHook(v1.train.SessionRunHook):
                 values["memory_hit_ratio"] = change.memory_hits / needed
                 values["bytes_up_per_step"] = change.bytes_up / steps
                 values["bytes_down_per_step"] = change.bytes_down / steps
+            if now[TableStatistics._fields.index("disk_bytes")]:
+                values["disk_rows_per_step"] = change.disk_rows / steps
             for what, value in values.items():
                 summary.value.add(tag=f"embedding/{name}/{what}", simple_value=float(value))
         return summary

@@ -1,5 +1,5 @@
 // Records come back as they were written, from a file that stays small, or as an error.
-#include "cc/cpu/store/row_file.h"
+#include "cc/disk/row_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cc/cpu/store/row_file.h"
+#include "cc/disk/row_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

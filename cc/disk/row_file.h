@@ -1,6 +1,6 @@
 // The disk below a table's memory: records in a file.
-#ifndef SOK_CC_CPU_STORE_ROW_FILE_H_
-#define SOK_CC_CPU_STORE_ROW_FILE_H_
+#ifndef SOK_CC_DISK_ROW_FILE_H_
+#define SOK_CC_DISK_ROW_FILE_H_
 
 #include <cstdint>
 #include <memory>
@@ -132,4 +132,4 @@ class RowFile {
 
 }  // namespace sok
 
-#endif  // SOK_CC_CPU_STORE_ROW_FILE_H_
+#endif  // SOK_CC_DISK_ROW_FILE_H_
