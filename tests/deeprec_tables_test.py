@@ -112,7 +112,7 @@ def test_storage_of_the_device(kind):
     [
         one
         for one in deeprec.StorageType
-        if one.name not in ("DEFAULT", "DRAM", "DRAM_SSDHASH", "HBM", "HBM_DRAM")
+        if one.name not in ("DEFAULT", "DRAM", "DRAM_SSDHASH", "HBM", "HBM_DRAM", "HBM_DRAM_SSDHASH")
     ],
 )
 def test_other_tiers_are_refused_by_name(kind):
@@ -120,10 +120,12 @@ def test_other_tiers_are_refused_by_name(kind):
         v1.StorageOption(storage_type=kind, storage_path="/nowhere")
 
 
-@pytest.mark.parametrize("kind", [v1.StorageType.HBM, v1.StorageType.HBM_DRAM])
+@pytest.mark.parametrize(
+    "kind", [v1.StorageType.HBM, v1.StorageType.HBM_DRAM, v1.StorageType.HBM_DRAM_SSDHASH]
+)
 def test_device_memory_needs_a_gpu(kind):
     if tf.config.experimental.list_physical_devices("GPU"):
-        option = v1.StorageOption(storage_type=kind)
+        option = v1.StorageOption(storage_type=kind, storage_path="/tmp", storage_size=[64, 64])
         with tf.Graph().as_default():
             options = v1.EmbeddingVariableOption(storage_option=option)
             table = v1.get_embedding_variable("table", 2, ev_option=options)

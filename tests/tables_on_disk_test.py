@@ -175,37 +175,8 @@ def test_memory_is_the_size_given_whatever_is_done(tmp_path):
         assert grew < 1.1 * memory_bytes + 100 * rows + buffers, (restores, grew, disk_bytes, rows)
 
 
-def files_of_rows(folder: pathlib.Path) -> list[str]:
-    """The open files of this process whose folder is `folder`, without a name."""
-    opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-    return [path for path in opened if os.path.exists(path) and os.readlink(path).startswith(str(folder))]
-
-
 def test_damage_is_an_error_and_training_goes_on_from_the_checkpoint(tmp_path):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", DIM, memory=on_disk(tmp_path / "rows"))
-        ids = v1.placeholder(tf.int64, [None])
-        rows = tf.nn.embedding_lookup(table, ids)
-        step = OPTIMIZERS["lazy_adam"]().minimize(tf.reduce_sum(tf.square(rows - 1.0)))
-        saver = v1.train.Saver()
-        harness.initialize(session)
-        for batch in BATCHES[:5]:
-            session.run(step, {ids: batch})
-        saver.save(session, str(tmp_path / "model"))
-        contents = harness.table_contents(session, table)
-        for path in files_of_rows(tmp_path / "rows"):
-            with open(path, "r+b") as file:
-                size = os.path.getsize(path)
-                for offset in range(24, min(size, 20_000), 64):
-                    file.seek(offset)
-                    file.write(b"\xff")
-        with pytest.raises(tf.errors.DataLossError) as error:
-            for key in range(200):
-                session.run(rows, {ids: [key]})
-        assert re.search(rf"'table': row \d+ came back damaged.*'{tmp_path}/rows'", error.value.message)
-        saver.restore(session, str(tmp_path / "model"))
-        harness.assert_equal_arrays(harness.table_contents(session, table), contents)
-        session.run(step, {ids: BATCHES[6]})
+    tiered_training.survive_damage(on_disk(tmp_path / "rows"), BATCHES, tmp_path / "model")
 
 
 def test_a_folder_that_cannot_be_is_an_error_with_the_name(tmp_path):

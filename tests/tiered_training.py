@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import re
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import harness
@@ -56,6 +60,44 @@ def train(
     # What tables have with and without tiers, and what only tiers have.
     assert statistics[:6] == expected_statistics[:6] and expected_statistics[6:13] == (0,) * 7
     return statistics
+
+
+def _files_of_rows(folder: str) -> list[str]:
+    """The open files of this process whose folder is `folder`, without a name."""
+    opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return [path for path in opened if os.path.exists(path) and os.readlink(path).startswith(folder)]
+
+
+def survive_damage(
+    memory: Any, steps: np.ndarray, checkpoint: pathlib.Path, device: str | None = None
+) -> None:
+    """Trains a table with a disk and damages its files: an error, and a restore makes all as it was."""
+    with harness.graph_and_session() as session:
+        with tf.device(device):
+            table = sok.EmbeddingVariable("table", DIM, memory=memory)
+        ids = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, ids)
+        step = OPTIMIZERS["lazy_adam"]().minimize(tf.reduce_sum(tf.square(rows - 1.0)))
+        saver = v1.train.Saver()
+        harness.initialize(session)
+        for batch in steps[:3]:
+            session.run(step, {ids: batch})
+        saver.save(session, str(checkpoint))
+        contents = harness.table_contents(session, table)
+        for path in _files_of_rows(memory.storage_path):
+            with open(path, "r+b") as file:
+                size = os.path.getsize(path)
+                for offset in range(24, min(size, 20_000), 64):
+                    file.seek(offset)
+                    file.write(b"\xff")
+        with pytest.raises(tf.errors.DataLossError) as error:
+            for key in np.unique(steps[:3]):
+                session.run(rows, {ids: [key]})
+        message = rf"'table': row \d+ came back damaged.*'{memory.storage_path}'"
+        assert re.search(message, error.value.message), error.value.message
+        saver.restore(session, str(checkpoint))
+        harness.assert_equal_arrays(harness.table_contents(session, table), contents)
+        session.run(step, {ids: steps[3]})
 
 
 def _train(memory: Any, optimizer: str, steps: np.ndarray, device: str | None, **options: Any) -> tuple:

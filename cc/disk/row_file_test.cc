@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
+#include "cc/disk/testing/file_limit.h"
 
 namespace sok {
 namespace {
@@ -248,18 +249,14 @@ TEST(RowFileTest, AFullDiskIsAnErrorAndLosesNothing) {
   InlineExecutor executor;
   Model model(executor, MakeFile(360));
   model.Append({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-  rlimit limit;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
-  const rlimit small = {720, limit.rlim_max};
-  const auto before = std::signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const std::vector<int64_t> rows = {20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
   const std::string record(kBytes, 'x');
   std::vector<int64_t> places(rows.size());
-  const Status status =
-      model.file().Append(executor, rows, [&](int64_t) { return record.data(); }, Span<int64_t>(places));
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  std::signal(SIGXFSZ, before);
+  const Status status = [&] {
+    const FileLimit limit(720);
+    return model.file().Append(
+        executor, rows, [&](int64_t) { return record.data(); }, Span<int64_t>(places));
+  }();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
   EXPECT_NE(status.message().find(testing::TempDir()), std::string::npos) << status.message();
   EXPECT_EQ(model.file().records(), model.size());

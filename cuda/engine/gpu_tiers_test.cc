@@ -7,6 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include "cc/disk/row_file.h"
+#include "cc/disk/testing/file_limit.h"
 #include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/training_reference.h"
 #include "cc/engine/engine_table.h"
@@ -112,12 +114,97 @@ TEST_F(GpuTiersTest, ReadingAWholeTableMovesNothing) {
   EXPECT_EQ(Counts(0).rows_in_memory, 8);
 }
 
-TEST_F(GpuTiersTest, TiersOfADiskAreRefusedByName) {
+TEST_F(GpuTiersTest, ADiskBelowNoLimitIsRefusedByName) {
   TableOptions options = ContractOptions("my_table", 4);
   options.tiers = {128, "/tmp", false};
   const auto made = engine_.engine->MakeTable(group_->context(), options);
-  EXPECT_EQ(made.status().code(), StatusCode::kUnimplemented);
-  EXPECT_NE(made.status().message().find("'my_table': tables on a GPU have no disk"), std::string::npos);
+  EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(made.status().message().find("'my_table': DRAM_SSDHASH is for tables on a CPU"),
+            std::string::npos);
+}
+
+// A table with 8 rows in device memory and 4 in the host's, the others on disk.
+class GpuDiskTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  void Make(int64_t dim) {
+    const int64_t record_bytes = dim * 4;
+    engine_.tiers = {8 * record_bytes, testing::TempDir(), /*by_frequency=*/false, 4 * (record_bytes + 16)};
+    group_ = std::make_unique<ContractGroup>(engine_, executor_,
+                                             std::vector<TableOptions>{ContractOptions("items", dim)});
+  }
+
+  Status Lookup(const std::vector<int64_t>& keys) { return group_->Lookup({SumOf(0, {keys})}); }
+
+  // How many rows a lookup read from the disk.
+  int64_t DiskRows(const std::vector<int64_t>& keys) {
+    const int64_t before = Counts().disk_rows;
+    const Status status = Lookup(keys);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return Counts().disk_rows - before;
+  }
+
+  TierCounts Counts() { return group_->table(0).Describe().tiers; }
+
+  InlineExecutor executor_;
+  EngineCase engine_ = GpuCase();
+  std::unique_ptr<ContractGroup> group_;
+};
+
+TEST_F(GpuDiskTest, RowsGoDownAndComeBackOnce) {
+  Make(4);
+  for (int64_t key = 0; key < 40; key += 4) EXPECT_EQ(DiskRows(Range(key, key + 4)), 0) << "new rows";
+  EXPECT_GT(Counts().bytes_on_disk, 0);
+  EXPECT_EQ(Counts().rows_in_memory, 8);
+  EXPECT_EQ(DiskRows({32, 33, 34, 35, 36, 37, 38, 39}), 0) << "the last ones are in device memory";
+  EXPECT_EQ(DiskRows({28, 29, 30, 31}), 0) << "others in the host's";
+  EXPECT_EQ(DiskRows({0, 1, 2, 3, 100}), 4);
+  EXPECT_EQ(DiskRows({3, 2, 1, 0, 100}), 0);
+  EXPECT_EQ(DiskRows({4, 4, 5}), 2);
+  EXPECT_EQ(DiskRows(Range(0, 40)), 40 - 12) << "the rows of a call fit, whatever the memory";
+  EXPECT_EQ(DiskRows(Range(0, 40)), 0);
+}
+
+TEST_F(GpuDiskTest, AReaderOfAllRowsReadsEachRowAboutOnce) {
+  Make(4);
+  for (int64_t key = 0; key < 40; key += 4) ASSERT_TRUE(Lookup(Range(key, key + 4)).ok());
+  const int64_t before = Counts().disk_rows;
+  ContentsOf(&group_->table(0), group_->context());
+  // Those in host memory too, if rows of an earlier piece displaced them.
+  EXPECT_GE(Counts().disk_rows - before, 28);
+  EXPECT_LE(Counts().disk_rows - before, 32);
+  EXPECT_EQ(DiskRows({32, 33, 34, 35, 36, 37, 38, 39}), 0) << "those in device memory";
+}
+
+TEST_F(GpuDiskTest, AFullDiskIsAnErrorAndChangesNothing) {
+  constexpr int64_t kDim = 1 << 14;
+  Make(kDim);
+  int64_t key = 0;
+  Status status;
+  {
+    const FileLimit limit(RowFile::kSegmentBytes);
+    while (status.ok() && key < 200) {
+      status = Lookup({key, key + 1, key / 2});
+      key += status.ok() ? 2 : 0;
+    }
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+    EXPECT_NE(status.message().find("'items'"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(testing::TempDir()), std::string::npos) << status.message();
+    EXPECT_EQ(group_->table(0).Describe().rows, key);
+    const std::vector<float> values(kDim, 7.0f);
+    EXPECT_EQ(group_->Assign(0, {key}, values).code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(group_->table(0).Describe().rows, key);
+  }
+  EXPECT_GT(key, 50);
+  const TableOptions options = ContractOptions("items", kDim);
+  for (int64_t row = 0; row < key; ++row) {
+    EXPECT_EQ(group_->Rows(0, {row})[row], ReferenceInitialRow(options, row));
+  }
+  EXPECT_TRUE(Lookup({key, key + 1, 0}).ok());
+  EXPECT_EQ(group_->table(0).Describe().rows, key + 2);
 }
 
 }  // namespace

@@ -101,11 +101,13 @@ Status FetchRowsOnDisk(cudaStream_t stream, DeviceAllocator* scratch, TierDisk::
   SOK_RETURN_IF_ERROR(RankFlags("FindOnDisk", stream, scratch, call.rows, IsOnDisk{call}, &on_disk));
   SOK_RETURN_IF_ERROR(Launch("ListOnDisk", stream, ShapeFor(std::max<int64_t>(call.rows, call.parts)),
                              ListOnDiskKernel, call, on_disk.ranks(), words.value().data()));
-  StatusOr<const int64_t*> fetched = transfers->round_trip.Fetch(stream, words.value().data(), call.parts);
-  SOK_RETURN_IF_ERROR(fetched.status());
-  const int64_t total = std::accumulate(fetched.value(), fetched.value() + call.parts, int64_t{0});
+  const StatusOr<const int64_t*> counts =
+      transfers->round_trip.Fetch(stream, words.value().data(), call.parts);
+  SOK_RETURN_IF_ERROR(counts.status());
+  const int64_t total = std::accumulate(counts.value(), counts.value() + call.parts, int64_t{0});
   if (total == 0) return OkStatus();
-  fetched = transfers->round_trip.Fetch(stream, words.value().data(), call.parts + total);
+  const StatusOr<const int64_t*> fetched =
+      transfers->round_trip.Fetch(stream, words.value().data(), call.parts + total);
   SOK_RETURN_IF_ERROR(fetched.status());
   const int64_t* next = fetched.value() + call.parts;
   for (int t = 0; t < call.parts; ++t) {
@@ -152,23 +154,25 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const R
     transfers.placed = std::move(placed.value());
   }
   int64_t n = 0;
-  Status status;
-  for (size_t p = 0; p < parts.size() && status.ok(); ++p) {
-    *failed = of_table[p];
-    DeviceTiers* const tiers = tables[of_table[p]].tiers;
-    std::vector<TierDisk::Moved> moved;
-    status = tiers->disk()->BringUp(
-        std::move(rows[p]), use, tables[of_table[p]].spare,
-        [&](int64_t frames) { return tiers->AddFrames(stream, frames); }, &moved);
-    for (const TierDisk::Moved& one : moved) {
-      const TiersView& view = parts[p].tiers;
-      transfers.placed.data()[n++] = {view.addresses + one.row, view.frame_of_row + one.row, one.record};
+  const auto bring_up = [&]() -> Status {
+    for (size_t p = 0; p < parts.size(); ++p) {
+      *failed = of_table[p];
+      DeviceTiers* const tiers = tables[of_table[p]].tiers;
+      std::vector<TierDisk::Moved> moved;
+      const Status status = tiers->disk()->BringUp(
+          std::move(rows[p]), use, tables[of_table[p]].spare,
+          [&](int64_t frames) { return tiers->AddFrames(stream, frames); }, &moved);
+      for (const TierDisk::Moved& one : moved) {
+        const TiersView& view = parts[p].tiers;
+        transfers.placed.data()[n++] = {view.addresses + one.row, view.frame_of_row + one.row, one.record};
+      }
+      SOK_RETURN_IF_ERROR(status);
     }
-  }
-  if (n > 0) {
-    SOK_RETURN_IF_ERROR(
-        Launch("PlaceRecords", stream, ShapeFor(n), PlaceRecordsKernel, transfers.placed.data(), n));
-  }
+    return OkStatus();
+  };
+  const Status status = bring_up();
+  SOK_RETURN_IF_ERROR(
+      Launch("PlaceRecords", stream, ShapeFor(n), PlaceRecordsKernel, transfers.placed.data(), n));
   return status;
 }
 

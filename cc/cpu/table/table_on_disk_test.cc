@@ -1,16 +1,15 @@
 // A table with a disk that is full: an error that names the variable, and nothing has changed.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/disk/row_file.h"
 #include "cc/cpu/table/table.h"
+#include "cc/disk/row_file.h"
+#include "cc/disk/testing/file_limit.h"
 
 namespace sok {
 namespace {
@@ -18,24 +17,6 @@ namespace {
 // Rows so long that few fill a segment of the file.
 constexpr int64_t kDim = 1 << 16;
 constexpr int64_t kRowsInMemory = 4;
-
-// While it lives, no file can be larger than `bytes`.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
-    const rlimit limit = {bytes, before_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FileLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_;
-  const sighandler_t handler_;
-};
 
 std::unique_ptr<Table> MakeTable(OnFull on_full, int64_t capacity) {
   InlineExecutor executor;

@@ -320,6 +320,40 @@ TEST_P(FusedContract, RowsCatchUpWithStepsThatCameAfterTheirLookup) {
   }
 }
 
+// In tables with tiers they may take the step's rows out of memory.
+TEST_P(FusedContract, OtherLookupsMayComeBetweenALookupAndItsStep) {
+  InlineExecutor executor;
+  for (const std::string& optimizer : GetParam().optimizers) {
+    SCOPED_TRACE(optimizer);
+    ContractGroup group(GetParam(), executor, {ContractOptions("table", 3)});
+    TrainingReference reference({ContractOptions("table", 3)});
+    const auto others = [&] {
+      for (int64_t key = 1000; key < 1060; key += 4) group.Rows(0, {key, key + 1, key + 2, key + 3});
+    };
+    const std::vector<float> hyper = SampleHyper(optimizer, 0);
+    for (int64_t key = 1000; key < 1060; key += 4) {
+      ASSERT_TRUE(group.Lookup({SumOf(0, {{key, key + 1}, {key + 2, key + 3}})}).ok());
+    }
+    for (uint32_t i = 0; i < 3; ++i) {
+      const ContractBatch batch = RandomBatch(i, 3, {3});
+      const OutputValues gradients = group.RandomGradients(batch, i);
+      ASSERT_TRUE(group.Lookup(batch).ok());
+      others();
+      if (i == 0) {
+        OutputValues weight_gradients;
+        ASSERT_TRUE(group.WeightGradients(gradients, &weight_gradients).ok());
+        reference.ExpectWeightGradients(batch, gradients, weight_gradients);
+        others();
+      }
+      const Status status = i == 1 ? group.BackwardAndApply(gradients, optimizer, hyper)
+                                   : group.Train(gradients, optimizer, hyper);
+      ASSERT_TRUE(status.ok()) << status.message();
+      reference.Step(batch, gradients, optimizer, hyper);
+    }
+    reference.ExpectRows(group, 1e-4);
+  }
+}
+
 TEST_P(FusedContract, ATableKeepsItsFirstOptimizer) {
   ASSERT_GE(GetParam().optimizers.size(), 2u);
   InlineExecutor executor;
