@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/disk/testing/file_limit.h"
+#include "cc/disk/testing/files_for_tests.h"
 
 namespace sok {
 namespace {
@@ -199,16 +199,6 @@ TEST(RowFileTest, AFileThatEndsEarlyIsAnErrorAndOthersCanBeRead) {
       EXPECT_TRUE(other.Read().ok());
     }
   }
-}
-
-// How many of the pages of a file's first bytes are in memory.
-int64_t PagesInMemory(int descriptor, int64_t pages) {
-  void* const map = mmap(nullptr, pages << 12, PROT_READ, MAP_SHARED, descriptor, 0);
-  std::vector<unsigned char> in_memory(pages);
-  EXPECT_EQ(mincore(map, pages << 12, in_memory.data()), 0);
-  munmap(map, pages << 12);
-  return std::count_if(in_memory.begin(), in_memory.end(),
-                       [](unsigned char page) { return (page & 1) != 0; });
 }
 
 TEST(RowFileTest, AfterReadsFromTheDiskRecordsAreAskedForAhead) {

@@ -1,14 +1,19 @@
 // What lookups in tables with tiers move between device and host memory. gpu_tiers_contract_test shows that
 // it changes no results.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "cc/disk/row_file.h"
-#include "cc/disk/testing/file_limit.h"
+#include "cc/disk/testing/files_for_tests.h"
 #include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/training_reference.h"
 #include "cc/engine/engine_table.h"
@@ -130,9 +135,9 @@ class GpuDiskTest : public testing::Test {
     if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   }
 
-  void Make(int64_t dim) {
+  void Make(int64_t dim, const std::string& folder = testing::TempDir()) {
     const int64_t record_bytes = dim * 4;
-    engine_.tiers = {8 * record_bytes, testing::TempDir(), /*by_frequency=*/false, 4 * (record_bytes + 16)};
+    engine_.tiers = {8 * record_bytes, folder, /*by_frequency=*/false, 4 * (record_bytes + 16)};
     group_ = std::make_unique<ContractGroup>(engine_, executor_,
                                              std::vector<TableOptions>{ContractOptions("items", dim)});
   }
@@ -205,6 +210,43 @@ TEST_F(GpuDiskTest, AFullDiskIsAnErrorAndChangesNothing) {
   }
   EXPECT_TRUE(Lookup({key, key + 1, 0}).ok());
   EXPECT_EQ(group_->table(0).Describe().rows, key + 2);
+}
+
+// The open file in a folder that has no name any more.
+int FileIn(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string path = std::filesystem::read_symlink(entry, error).string();
+    if (path.rfind(folder, 0) == 0) return std::stoi(entry.path().filename().string());
+  }
+  return -1;
+}
+
+TEST_F(GpuDiskTest, ASlowDiskIsAskedForWhatIsPreparedAhead) {
+  // More often on a disk than the folder of tests. A record takes a page.
+  const std::string folder = "/var/tmp/rows_of_gpu_tiers_test";
+  Make(1024, folder);
+  for (int64_t key = 0; key < 80; key += 4) ASSERT_TRUE(Lookup(Range(key, key + 4)).ok());
+  const int file = FileIn(folder);
+  ASSERT_GE(file, 0);
+  constexpr int64_t kPages = 60;
+  const auto forget = [&] {
+    ASSERT_EQ(fdatasync(file), 0);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  };
+  forget();
+  if (PagesInMemory(file, kPages) > kPages / 4) GTEST_SKIP() << "the file system keeps all pages";
+  // Nothing is known of the disk yet.
+  const ContractBatch batch = {SumOf(0, {Range(0, 60)})};
+  ASSERT_TRUE(group_->Merge(batch).ok());
+  EXPECT_LE(PagesInMemory(file, kPages), kPages / 4);
+  EXPECT_EQ(DiskRows({61}), 1);
+  forget();
+  ASSERT_TRUE(group_->Merge(batch).ok());
+  for (int tries = 0; PagesInMemory(file, kPages) < kPages && tries < 1000; ++tries) usleep(10'000);
+  EXPECT_EQ(PagesInMemory(file, kPages), kPages);
+  EXPECT_EQ(Counts().rows_in_memory, 8);
+  rmdir(folder.c_str());
 }
 
 }  // namespace

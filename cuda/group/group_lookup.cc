@@ -66,7 +66,18 @@ Status GpuGroupLookup::Merge(const GroupBatch& batch) {
     SOK_RETURN_IF_ERROR(taken.status());
     sorts_again = taken.value();
   }
-  return OkStatus();
+  return AskAhead();
+}
+
+Status GpuGroupLookup::AskAhead() {
+  const auto asks = [](const DeviceTable* table) {
+    const MutexLock lock(table->mutex());
+    return table->disk() != nullptr && table->disk()->file().asks_ahead();
+  };
+  if (std::none_of(tables_.begin(), tables_.end(), asks)) return OkStatus();
+  TablesAtWork at_work(stream(), &call_.executor(), tables_);
+  SOK_RETURN_IF_ERROR(at_work.Enter());
+  return RowsOfPlan().AskAhead();
 }
 
 Status GpuGroupLookup::Read(Span<const OutputRows> outputs) {

@@ -18,7 +18,7 @@ namespace sok {
 // Engine::Lookup, Merge and Read. `memory` is the engine's, for what the plan keeps. Lookup and Read hold the
 // tables' locks until their work is enqueued on the stream, also while they wait. Lookup and Merge wait for
 // the device once, or twice the first time that the ids of a lookup are not in the order of bags; Read waits
-// once. An error in the inputs costs one or two more waits.
+// once. Tables with a disk cost more waits (BringFromDisk). An error in the inputs costs one or two more waits.
 class GpuGroupLookup {
  public:
   GpuGroupLookup(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables, GpuGroupPlan* plan,
@@ -32,6 +32,8 @@ class GpuGroupLookup {
   // Whether the rows are as they should be read, so that nothing happens once to each distinct one.
   bool OnlyReads(const GroupBatch& batch) const;
   Status EnqueueMerge(const GroupBatch& batch, GroupMerge* merge);
+  // Lets disks that are slow begin to read rows of the plan that they have.
+  Status AskAhead();
   Status TakeFound(MergedRows* rows, const int64_t* words);
   Status WriteOutputs(Span<const OutputRows> outputs);
 

@@ -114,6 +114,12 @@ Status MergedRows::FindAgain() {
                   only_reads_ ? group_.words.absent_begin() : nullptr);
 }
 
+Status MergedRows::AskAhead() {
+  SOK_RETURN_IF_ERROR(FindAgain());
+  return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), /*new_keys=*/{},
+                            DiskUse::kAhead);
+}
+
 Outcomes MergedRows::OutcomesOfIds() const {
   return {scratch_.totals.data(), scratch_.places.data(), scratch_.outcomes.data()};
 }
@@ -237,6 +243,13 @@ Status MergedRows::BringFromDisk(const Found& found) {
   return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), new_keys, DiskUse::kLookup);
 }
 
+bool MergedRows::MayLackPlaces(const Found& found) const {
+  for (int t = 0; t < num_tables(); ++t) {
+    if (tables_[t]->SpareFor(found.NumAdmitted(t)) > 0) return true;
+  }
+  return false;
+}
+
 Status MergedRows::PlaceNewRows() {
   return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), /*new_keys=*/{},
                             DiskUse::kNew);
@@ -336,9 +349,10 @@ Status MergedRows::Insert(const Found& found) {
   std::vector<AdmissionCommit> commits;
   SOK_RETURN_IF_ERROR(PrepareCommits(found, &commits));
   SOK_RETURN_IF_ERROR(BringFromDisk(found));
+  const bool lack_places = MayLackPlaces(found);
   SOK_RETURN_IF_ERROR(InsertRows(stream(), call_.scratch(), &scratch_.upload, tables_, group_.ids(),
                                  AdmittedIds(), found.admitted, evicted, group_.rows.data(), [&]() -> Status {
-                                   if (found.admitted.back() > 0) SOK_RETURN_IF_ERROR(PlaceNewRows());
+                                   if (lack_places) SOK_RETURN_IF_ERROR(PlaceNewRows());
                                    return BringUp();
                                  }));
   for (AdmissionCommit& commit : commits) SOK_RETURN_IF_ERROR(commit.Commit(stream()));

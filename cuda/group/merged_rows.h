@@ -44,6 +44,9 @@ class MergedRows {
   // again, as row numbers, before Take. Waits for nothing.
   Status FindAgain();
 
+  // Before Enqueue: lets disks below the tables begin to read the rows. Waits if a table has a disk.
+  Status AskAhead();
+
  private:
   // The ids without rows, from the round trip: where those of each table begin.
   struct Found {
@@ -73,7 +76,8 @@ class MergedRows {
   Status PutRowsFirst(const Found& found);
   // Brings rows up to host memory that are on disk, with room for the admitted ids' new ones.
   Status BringFromDisk(const Found& found);
-  // Gives new rows a place in memory.
+  // Whether some of the admitted ids' new rows may have no place in memory; and gives them places.
+  bool MayLackPlaces(const Found& found) const;
   Status PlaceNewRows();
   // Brings rows up to device memory that are in host memory.
   Status BringUp();

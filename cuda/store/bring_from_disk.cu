@@ -97,7 +97,9 @@ Status FetchRowsOnDisk(cudaStream_t stream, DeviceAllocator* scratch, TierDisk::
       DeviceBuffer<int64_t>::Allocate(scratch, stream, call.parts + call.rows);
   SOK_RETURN_IF_ERROR(words.status());
   RankedFlags on_disk;
-  SOK_RETURN_IF_ERROR(Launch("UseHostFrames", stream, ShapeFor(call.rows), UseHostFramesKernel, call));
+  if (use != DiskUse::kAhead) {
+    SOK_RETURN_IF_ERROR(Launch("UseHostFrames", stream, ShapeFor(call.rows), UseHostFramesKernel, call));
+  }
   SOK_RETURN_IF_ERROR(RankFlags("FindOnDisk", stream, scratch, call.rows, IsOnDisk{call}, &on_disk));
   SOK_RETURN_IF_ERROR(Launch("ListOnDisk", stream, ShapeFor(std::max<int64_t>(call.rows, call.parts)),
                              ListOnDiskKernel, call, on_disk.ranks(), words.value().data()));
@@ -140,6 +142,11 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const R
     SOK_RETURN_IF_ERROR(FetchRowsOnDisk(stream, scratch, &transfers, parts, begin, use, &rows));
   } else {
     SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "cannot wait for the device");
+  }
+
+  if (use == DiskUse::kAhead) {
+    for (size_t p = 0; p < parts.size(); ++p) tables[of_table[p]].tiers->disk()->AskAhead(rows[p]);
+    return OkStatus();
   }
 
   // For each record that comes up another may go down. Memory for this comes first.

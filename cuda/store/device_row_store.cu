@@ -155,6 +155,10 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
     SOK_RETURN_IF_ERROR(MoveRows(stream, to, layout, piece));
     return write_keys(to, piece);
   }));
+  if (records_.disk() != nullptr) {
+    // Kernels still read pinned memory of the disk, which ends with it.
+    SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "cannot wait for the device");
+  }
   slots_.assign(slots.begin(), slots.end());
   slot_offsets_ = std::move(offsets);
   layout_ = layout;

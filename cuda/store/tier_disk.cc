@@ -87,6 +87,14 @@ Status TierDisk::BringUp(std::vector<int64_t> rows, DiskUse use, int64_t spare,
   return OkStatus();
 }
 
+void TierDisk::AskAhead(Span<const int64_t> rows) {
+  std::vector<int64_t> places;
+  for (const int64_t row : rows) {
+    if (PlaceOf(row) != kNowhere) places.push_back(PlaceOf(row));
+  }
+  file_->AskAhead(threads(), places);
+}
+
 Status TierDisk::FreeFrames(int64_t n, FunctionRef<Status(int64_t n)> add_frames,
                             std::vector<Moved>* moved) {
   struct Clock {

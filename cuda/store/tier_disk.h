@@ -24,6 +24,7 @@ enum class DiskUse {
   kLookup,  // a use that counts
   kStep,    // a use that does not count, as that of the lookup before did, or that of a reader of all rows
   kNew,     // rows without contents, which are not read
+  kAhead,   // none yet: the disk may begin to read what a call will need soon, and nothing moves
 };
 
 // A frame's use, in host and device memory: the last call that needed its row, and how often calls did since
@@ -90,6 +91,9 @@ class TierDisk {
   // also after an error: those of RowFile, and of memory. No row has lost its record then.
   Status BringUp(std::vector<int64_t> rows, DiskUse use, int64_t spare,
                  FunctionRef<Status(int64_t n)> add_frames, std::vector<Moved>* moved);
+
+  // RowFile::AskAhead for rows on disk.
+  void AskAhead(Span<const int64_t> rows);
 
   // Changes whenever rows have gone down. No two disks of a process have the same number.
   int64_t version() const { return version_; }

@@ -226,10 +226,7 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<DeviceT
                      Span<const RowList> rows, Span<const int64_t> new_keys, DiskUse use) {
   std::vector<RowsOnDisk> needed;
   for (int64_t i = 0; i < tables.size(); ++i) {
-    needed.push_back({tables[i]->tiers(), rows[i]});
-    if (tables[i]->disk() == nullptr || new_keys.empty()) continue;
-    needed.back().spare =
-        tables[i]->tiers()->SpareFor(new_keys[i], tables[i]->directory().RowLimitWith(new_keys[i]));
+    needed.push_back({tables[i]->tiers(), rows[i], new_keys.empty() ? 0 : tables[i]->SpareFor(new_keys[i])});
   }
   int64_t failed = 0;
   const Status status = BringFromDisk(stream, scratch, needed, use, &failed);
@@ -385,12 +382,15 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
     SOK_RETURN_IF_ERROR(Named(waiting_->FindPlaces(stream, scratch, &round_trip_, keys, n, &waiting)));
   }
   SOK_RETURN_IF_ERROR(BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kLookup, made));
+  const bool lack_places = SpareFor(made) > 0;
   const int64_t made_begin[2] = {0, made};
   DeviceTable* const tables[1] = {this};
   SOK_RETURN_IF_ERROR(Named(InsertRows(
       stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids, absent,
       Span<const int64_t>(made_begin, 2), {}, rows,
-      [&] { return made == 0 ? OkStatus() : BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kNew); })));
+      [&] {
+        return lack_places ? BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kNew) : OkStatus();
+      })));
   return waiting_.has_value() ? Named(waiting_->ErasePlaces(stream, waiting)) : OkStatus();
 }
 

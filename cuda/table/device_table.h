@@ -208,6 +208,10 @@ class DeviceTable {
   // Brings rows to memory, and makes room for `new_keys` more: sok::BringFromDisk for this table only.
   Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, const RowList& rows, DiskUse use,
                        int64_t new_keys = 0);
+  // How many of the rows of `new_keys` new keys may have no place in memory.
+  int64_t SpareFor(int64_t new_keys) const {
+    return disk() == nullptr ? 0 : tiers()->SpareFor(new_keys, directory_.RowLimitWith(new_keys));
+  }
   // Rows that were brought up before may go down.
   void BeginPiece() {
     if (disk() != nullptr) disk()->BeginCall();
@@ -238,9 +242,9 @@ class DeviceTable {
   // A training lookup has found or made rows[n], of ids that occur counts[n] times; negative rows are
   // skipped. `counts` may be null unless counts_lookups().
   Status CountUses(cudaStream_t stream, const int64_t* rows, const int32_t* counts, int64_t n);
-  // The rows of keys[n], which are distinct, in memory; absent ones are inserted as for loading: without
-  // admission, counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own` says to skip those.
-  // Errors as for Table::FindOrMake; then no key was inserted. Waits.
+  // The rows of keys[n], which are distinct; none is on disk then. Absent ones are inserted as for loading:
+  // without admission, counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own`
+  // says to skip those. Errors as for Table::FindOrMake, and of the disk; then no key was inserted. Waits.
   Status FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n, bool own,
                     int64_t* rows);
 

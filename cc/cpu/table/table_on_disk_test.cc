@@ -9,7 +9,7 @@
 #include "cc/base/thread_pool.h"
 #include "cc/cpu/table/table.h"
 #include "cc/disk/row_file.h"
-#include "cc/disk/testing/file_limit.h"
+#include "cc/disk/testing/files_for_tests.h"
 
 namespace sok {
 namespace {

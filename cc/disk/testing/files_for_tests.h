@@ -1,10 +1,14 @@
-#ifndef SOK_CC_DISK_TESTING_FILE_LIMIT_H_
-#define SOK_CC_DISK_TESTING_FILE_LIMIT_H_
+#ifndef SOK_CC_DISK_TESTING_FILES_FOR_TESTS_H_
+#define SOK_CC_DISK_TESTING_FILES_FOR_TESTS_H_
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdint>
+#include <vector>
 
 namespace sok {
 
@@ -28,6 +32,16 @@ class FileLimit {
   const sighandler_t handler_;
 };
 
+// How many of the first `pages` pages of a file the system has in memory.
+inline int64_t PagesInMemory(int descriptor, int64_t pages) {
+  void* const map = mmap(nullptr, pages << 12, PROT_READ, MAP_SHARED, descriptor, 0);
+  std::vector<unsigned char> in_memory(pages);
+  EXPECT_EQ(mincore(map, pages << 12, in_memory.data()), 0);
+  munmap(map, pages << 12);
+  return std::count_if(in_memory.begin(), in_memory.end(),
+                       [](unsigned char page) { return (page & 1) != 0; });
+}
+
 }  // namespace sok
 
-#endif  // SOK_CC_DISK_TESTING_FILE_LIMIT_H_
+#endif  // SOK_CC_DISK_TESTING_FILES_FOR_TESTS_H_
