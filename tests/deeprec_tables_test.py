@@ -146,11 +146,11 @@ def test_device_memory_needs_a_gpu(kind):
         ({"storage_type": v1.StorageType.DRAM_SSDHASH}, "needs a folder as storage_path, not None"),
         (
             {"storage_type": v1.StorageType.DRAM_SSDHASH, "storage_path": "/tmp", "storage_size": []},
-            "the bytes of memory as the first number of storage_size, not None",
+            r"the bytes of memory as the first number of storage_size, not \[\]",
         ),
         (
             {"storage_type": v1.StorageType.DRAM_SSDHASH, "storage_path": "/tmp", "storage_size": [0]},
-            "the bytes of memory as the first number of storage_size, not 0",
+            r"the bytes of memory as the first number of storage_size, not \[0\]",
         ),
     ],
 )

@@ -46,7 +46,9 @@ def over_disk(folder: pathlib.Path, **options) -> StorageOption:
     ],
 )
 def test_tiers_change_no_bit(tmp_path, optimizer, table, strategy, on_disk):
-    kind = over_disk(tmp_path / "rows", cache_strategy=strategy) if on_disk else tiers(cache_strategy=strategy)
+    kind = (
+        over_disk(tmp_path / "rows", cache_strategy=strategy) if on_disk else tiers(cache_strategy=strategy)
+    )
     statistics = tiered_training.train(kind, optimizer, table, BATCHES, device=GPU)
     assert statistics.bytes_up == statistics.bytes_down > 0
     assert 0 < statistics.memory_rows <= 400 // 16 < statistics.rows
@@ -133,9 +135,9 @@ def test_a_table_on_a_cpu_has_no_such_tiers(tmp_path, on_disk):
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        ([0], "HBM_DRAM needs the bytes of memory as the first number of storage_size, not 0"),
-        ([-5], "HBM_DRAM needs the bytes of memory as the first number of storage_size, not -5"),
-        ([], "HBM_DRAM needs the bytes of memory as the first number of storage_size, not None"),
+        ([0], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[0\]"),
+        ([-5], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[-5\]"),
+        ([], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[\]"),
         ([1, 2, 3], r"HBM_DRAM has 2 tiers, but storage_size is \[1, 2, 3\]"),
     ],
 )

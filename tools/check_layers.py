@@ -50,7 +50,7 @@ EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 # include from lower layers and from its own entry. cc/README.md says what the folders are for.
 CPP_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cc/base",),
-    ("cc/initializers", "cc/lookup", "cc/optimizers", "cc/placement"),
+    ("cc/disk", "cc/initializers", "cc/lookup", "cc/optimizers", "cc/placement"),
     ("cc/table",),
     ("cc/messages",),
     ("cc/engine",),

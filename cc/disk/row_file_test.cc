@@ -244,8 +244,7 @@ TEST(RowFileTest, AFullDiskIsAnErrorAndLosesNothing) {
   std::vector<int64_t> places(rows.size());
   const Status status = [&] {
     const FileLimit limit(720);
-    return model.file().Append(
-        executor, rows, [&](int64_t) { return record.data(); }, Span<int64_t>(places));
+    return model.file().Append(executor, rows, [&](int64_t) { return record.data(); }, Span<int64_t>(places));
   }();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
   EXPECT_NE(status.message().find(testing::TempDir()), std::string::npos) << status.message();

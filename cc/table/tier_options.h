@@ -23,8 +23,8 @@ struct TierOptions {
 struct TierCounts {
   int64_t rows_in_memory = 0;
   int64_t bytes_on_disk = 0;
-  int64_t hits = 0;    // rows that a call needed, and that were in memory
-  int64_t misses = 0;  // that were not, new ones among them
+  int64_t hits = 0;      // rows that a call needed, and that were in memory
+  int64_t misses = 0;    // that were not, new ones among them
   int64_t bytes_up = 0;  // between the memory of the device and what is below it
   int64_t bytes_down = 0;
   int64_t disk_rows = 0;  // that were read from the file

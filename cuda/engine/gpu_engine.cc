@@ -62,8 +62,9 @@ StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext&
                                                             TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
   if (options.tiers.has_disk() && options.tiers.host_bytes <= 0) {
-    return NamedError(options, InvalidArgument("DRAM_SSDHASH is for tables on a CPU, and this one is on a GPU; "
-                                               "use HBM_DRAM_SSDHASH"));
+    return NamedError(options,
+                      InvalidArgument("DRAM_SSDHASH is for tables on a CPU, and this one is on a GPU; "
+                                      "use HBM_DRAM_SSDHASH"));
   }
   int64_t device_bytes = 0;
   SOK_RETURN_IF_ERROR(CheckDevice(options.name, &device_bytes));

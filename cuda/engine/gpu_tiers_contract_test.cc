@@ -28,7 +28,7 @@ TEST(GpuContractTest, ThereIsADevice) {
   if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
 }
 
-#define SOK_TIERS_OFFER(suite) \
+#define SOK_TIERS_OFFER(suite)                                                                     \
   INSTANTIATE_TEST_SUITE_P(GpuTiers, suite, testing::ValuesIn(GpuCases(TiersCase())), NameOfCase); \
   INSTANTIATE_TEST_SUITE_P(GpuDisk, suite, testing::ValuesIn(GpuCases(DiskCase())), NameOfCase)
 

@@ -135,11 +135,13 @@ class GpuDiskTest : public testing::Test {
     if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   }
 
-  void Make(int64_t dim, const std::string& folder = testing::TempDir()) {
+  void Make(int64_t dim, const std::string& folder = testing::TempDir(), int64_t capacity = 0) {
     const int64_t record_bytes = dim * 4;
     engine_.tiers = {8 * record_bytes, folder, /*by_frequency=*/false, 4 * (record_bytes + 16)};
-    group_ = std::make_unique<ContractGroup>(engine_, executor_,
-                                             std::vector<TableOptions>{ContractOptions("items", dim)});
+    TableOptions options = ContractOptions("items", dim);
+    options.capacity = capacity;
+    options.on_full = capacity > 0 ? OnFull::kEvictLru : OnFull::kError;
+    group_ = std::make_unique<ContractGroup>(engine_, executor_, std::vector<TableOptions>{options});
   }
 
   Status Lookup(const std::vector<int64_t>& keys) { return group_->Lookup({SumOf(0, {keys})}); }
@@ -186,30 +188,38 @@ TEST_F(GpuDiskTest, AReaderOfAllRowsReadsEachRowAboutOnce) {
 
 TEST_F(GpuDiskTest, AFullDiskIsAnErrorAndChangesNothing) {
   constexpr int64_t kDim = 1 << 14;
-  Make(kDim);
-  int64_t key = 0;
-  Status status;
-  {
-    const FileLimit limit(RowFile::kSegmentBytes);
-    while (status.ok() && key < 200) {
-      status = Lookup({key, key + 1, key / 2});
-      key += status.ok() ? 2 : 0;
+  for (const int64_t capacity : {0, 50}) {
+    Make(kDim, testing::TempDir(), capacity);
+    const auto rows = [&] { return group_->table(0).Describe().rows; };
+    int64_t key = 0;
+    {
+      const FileLimit limit(RowFile::kSegmentBytes);
+      Status status;
+      int64_t before = 0;
+      while (status.ok() && key < 200) {
+        before = rows();
+        status = Lookup({key, key + 1, key - key % 20});
+        key += status.ok() ? 2 : 0;
+      }
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+      EXPECT_NE(status.message().find("'items'"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find(testing::TempDir()), std::string::npos) << status.message();
+      EXPECT_EQ(before, capacity > 0 ? capacity : key) << "rows were evicted, if they are";
+      EXPECT_EQ(rows(), before);
+      if (capacity == 0) {
+        const std::vector<float> values(kDim, 7.0f);
+        EXPECT_EQ(group_->Assign(0, {key}, values).code(), StatusCode::kResourceExhausted);
+        EXPECT_EQ(rows(), before);
+      }
     }
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
-    EXPECT_NE(status.message().find("'items'"), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find(testing::TempDir()), std::string::npos) << status.message();
-    EXPECT_EQ(group_->table(0).Describe().rows, key);
-    const std::vector<float> values(kDim, 7.0f);
-    EXPECT_EQ(group_->Assign(0, {key}, values).code(), StatusCode::kResourceExhausted);
-    EXPECT_EQ(group_->table(0).Describe().rows, key);
+    EXPECT_GT(key, 50);
+    const TableOptions options = ContractOptions("items", kDim);
+    for (int64_t row = 0; row < key; ++row) {
+      EXPECT_EQ(group_->Rows(0, {row})[row], ReferenceInitialRow(options, row));
+    }
+    EXPECT_TRUE(Lookup({key, key + 1, 0}).ok());
+    EXPECT_EQ(rows(), capacity > 0 ? capacity : key + 2);
   }
-  EXPECT_GT(key, 50);
-  const TableOptions options = ContractOptions("items", kDim);
-  for (int64_t row = 0; row < key; ++row) {
-    EXPECT_EQ(group_->Rows(0, {row})[row], ReferenceInitialRow(options, row));
-  }
-  EXPECT_TRUE(Lookup({key, key + 1, 0}).ok());
-  EXPECT_EQ(group_->table(0).Describe().rows, key + 2);
 }
 
 // The open file in a folder that has no name any more.

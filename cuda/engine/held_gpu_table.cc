@@ -365,8 +365,8 @@ Status HeldGpuTable::SelectGoing(const RowWindow& window, SelectedRows* going) {
                         going);
   }
   table_.BeginPiece();
-  SOK_RETURN_IF_ERROR(table_.BringFromDisk(stream(), call_.scratch(), {nullptr, window.first, window.n},
-                                           DiskUse::kStep));
+  SOK_RETURN_IF_ERROR(
+      table_.BringFromDisk(stream(), call_.scratch(), {nullptr, window.first, window.n}, DiskUse::kStep));
   return SelectSmall(stream(), call_.scratch(), &table_, window, eviction.l2_weight_threshold, going);
 }
 

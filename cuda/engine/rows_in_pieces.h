@@ -15,8 +15,8 @@
 
 namespace sok {
 
-// The maximum number of rows in a piece: 32768, or fewer so that their records take at most 16 MiB, and with a
-// disk fit into the host's memory, but at least one.
+// The maximum number of rows in a piece: 32768, or fewer so that their records take at most 16 MiB, and with
+// a disk fit into the host's memory, but at least one.
 int64_t RowsOfPiece(const DeviceTable& table);
 
 // The memory of a piece on both sides, used for one piece after the other. Read and Write wait for the

@@ -18,7 +18,8 @@ namespace sok {
 // Engine::Lookup, Merge and Read. `memory` is the engine's, for what the plan keeps. Lookup and Read hold the
 // tables' locks until their work is enqueued on the stream, also while they wait. Lookup and Merge wait for
 // the device once, or twice the first time that the ids of a lookup are not in the order of bags; Read waits
-// once. Tables with a disk cost more waits (BringFromDisk). An error in the inputs costs one or two more waits.
+// once. Tables with a disk cost more waits (BringFromDisk). An error in the inputs costs one or two more
+// waits.
 class GpuGroupLookup {
  public:
   GpuGroupLookup(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables, GpuGroupPlan* plan,

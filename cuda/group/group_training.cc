@@ -263,8 +263,8 @@ Status StepOf(GpuCall* call, DeviceTable* table, Span<const float> hyper, const 
               const OccurrenceSegments& group) {
   const DeviceStep step = {table->optimizer(), hyper, update};
   SOK_RETURN_IF_ERROR(table->PrepareStep(call->stream(), hyper));
-  SOK_RETURN_IF_ERROR(table->BringFromDisk(call->stream(), call->scratch(), {update.rows, 0, update.count},
-                                           DiskUse::kStep));
+  SOK_RETURN_IF_ERROR(
+      table->BringFromDisk(call->stream(), call->scratch(), {update.rows, 0, update.count}, DiskUse::kStep));
   SOK_RETURN_IF_ERROR(
       table->Named(EnqueueSteps(call->stream(), call->scratch(), group, Span<const DeviceStep>(&step, 1))));
   return table->FinishStep(call->stream(), update.rows, update.count);

@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-__global__ void __launch_bounds__(kThreadsPerBlock) PlaceRecordsKernel(const PlacedRecord* placed, int64_t n) {
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    PlaceRecordsKernel(const PlacedRecord* placed, int64_t n) {
   AwaitPreviousKernels();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     *placed[i].address = placed[i].record;

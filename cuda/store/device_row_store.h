@@ -47,9 +47,9 @@ class DeviceRowStore {
 
   // Replaces the slots by these, filled with their `fill` in the rows [0, rows). The weights of these rows
   // stay bit for bit; the contents of other rows are lost. Rows need their keys anew (WriteStream of
-  // record_numbers.h), for which write_keys(view, rows) is called on pieces of them. Needs memory for a second
-  // table, and with a disk only disk. InvalidArgument for a width below 1; ResourceExhausted if memory runs
-  // out; those of TierDisk. After an error the store is unchanged.
+  // record_numbers.h), for which write_keys(view, rows) is called on pieces of them. Needs memory for a
+  // second table, and with a disk only disk. InvalidArgument for a width below 1; ResourceExhausted if memory
+  // runs out; those of TierDisk. After an error the store is unchanged.
   using WriteKeys = FunctionRef<Status(const RowStoreView& view, const RowList& rows)>;
   Status SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows, WriteKeys write_keys);
   // The same for rows without keys.
@@ -59,8 +59,8 @@ class DeviceRowStore {
 
   // At most `rows`, or fewer: how many rows to bring from the disk at once.
   int64_t PieceOf(int64_t rows) const { return records_.PieceOf(rows); }
-  // Calls visit(piece) on all rows [0, rows), so that kernels may use the records of a piece: at once or, with
-  // a disk, `most` at a time. Each piece is a call of the disk.
+  // Calls visit(piece) on all rows [0, rows), so that kernels may use the records of a piece: at once or,
+  // with a disk, `most` at a time. Each piece is a call of the disk.
   Status ForEachPiece(cudaStream_t stream, int64_t rows, int64_t most, DiskUse use,
                       FunctionRef<Status(const RowList& piece)> visit);
 

@@ -16,8 +16,8 @@ namespace {
 constexpr int64_t kPlacesOfRow = 8;
 constexpr int64_t kFewestPlaces = 8192;
 
-// Fresh records of the rows [first, first + n): one every `stride` bytes from `record` on or, if that is null,
-// on disk.
+// Fresh records of the rows [first, first + n): one every `stride` bytes from `record` on or, if that is
+// null, on disk.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     AddRecordsKernel(TiersView tiers, char* record, int64_t stride, int64_t first, int64_t n,
                      bool on_device) {

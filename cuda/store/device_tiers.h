@@ -130,8 +130,8 @@ struct RowsOnDisk {
 
 // Brings rows to host memory that are on disk, for kernels that are enqueued on the stream before the tables'
 // next BeginCall. Tables without a disk are skipped. Waits, for the work on the stream; twice if some row is
-// on disk. Errors are those of TierDisk::BringUp, for table number *failed, and ResourceExhausted if `scratch`
-// runs out of memory.
+// on disk. Errors are those of TierDisk::BringUp, for table number *failed, and ResourceExhausted if
+// `scratch` runs out of memory.
 Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const RowsOnDisk> tables,
                      DiskUse use, int64_t* failed);
 

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/base/hash.h"
+#include "cc/disk/row_file.h"
 #include "cc/table/tier_options.h"
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
@@ -20,6 +24,7 @@
 #include "cuda/base/transfers.h"
 #include "cuda/store/device_row_store.h"
 #include "cuda/store/row_pieces.h"
+#include "cuda/store/tier_disk.h"
 
 namespace sok {
 namespace {
@@ -314,6 +319,87 @@ TEST_P(DeviceTiersTest, WithoutMemoryNothingChanges) {
             StatusCode::kResourceExhausted);
   table.device.limit = INT64_MAX;
   table.ExpectAsTheReference();
+}
+
+// Rows and what their records hold, beside a disk below a few frames.
+class TierDiskModel {
+ public:
+  static constexpr int64_t kBytes = 1 << 16;  // few fill a segment of the file
+  static constexpr int64_t kFrames = 8;
+
+  explicit TierDiskModel(bool by_frequency) {
+    const int64_t frame_bytes = kBytes + static_cast<int64_t>(sizeof(HostFrame));
+    auto made = TierDisk::Create({1, testing::TempDir(), by_frequency, kFrames * frame_bytes}, kBytes);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    disk_ = std::move(made.value());
+    EXPECT_EQ(disk_->limit(), kFrames);
+    AddFrames(kFrames);
+  }
+
+  // A call that writes some rows, after it has found in them what was written last.
+  void Write(const std::vector<int64_t>& rows, DiskUse use) {
+    disk_->BeginCall();
+    std::vector<int64_t> missing;
+    for (const int64_t row : rows) {
+      if (records_.count(row) == 0) missing.push_back(row);
+      if (records_.count(row) != 0) FrameOf(records_[row])->use = disk_->call() << kUseBits | 1;
+    }
+    std::vector<TierDisk::Moved> moved;
+    const Status status = disk_->BringUp(
+        missing, use, /*spare=*/0,
+        [this](int64_t n) {
+          AddFrames(n);
+          return OkStatus();
+        },
+        &moved);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (const TierDisk::Moved& one : moved) {
+      if (one.record == nullptr) records_.erase(one.row);
+      if (one.record != nullptr) records_[one.row] = one.record;
+    }
+    for (const int64_t row : rows) {
+      ASSERT_EQ(records_.count(row), 1u) << row;
+      const bool was_written = use != DiskUse::kNew && written_.count(row) != 0;
+      const std::string expected(kBytes, was_written ? written_[row] : records_[row][0]);
+      ASSERT_EQ(std::string(records_[row], kBytes), expected) << row;
+      written_[row] = static_cast<char>(written_[row] + 1);
+      std::memset(records_[row], written_[row], kBytes);
+    }
+  }
+
+  const TierDisk& disk() const { return *disk_; }
+
+ private:
+  void AddFrames(int64_t n) {
+    memory_.emplace_back((n * disk_->frame_bytes() + 15) / 16);
+    disk_->AddFrames(reinterpret_cast<char*>(memory_.back().data()), /*first=*/-1, n);
+  }
+
+  struct alignas(16) Word {
+    char bytes[16];
+  };
+  std::unique_ptr<TierDisk> disk_;
+  std::vector<std::vector<Word>> memory_;
+  std::map<int64_t, char*> records_;  // of rows in memory
+  std::map<int64_t, char> written_;
+};
+
+TEST(TierDiskTest, RowsComeBackAsTheyWentDown) {
+  for (const bool by_frequency : {false, true}) {
+    TierDiskModel model(by_frequency);
+    std::mt19937 random(1);
+    std::set<int64_t> rows;
+    for (uint32_t call = 0; call < 400 && !testing::Test::HasFatalFailure(); ++call) {
+      rows.clear();
+      while (rows.size() < 1 + call % 8) rows.insert(random() % 300);
+      model.Write({rows.begin(), rows.end()}, call % 7 == 0 ? DiskUse::kNew : DiskUse::kLookup);
+    }
+    EXPECT_EQ(model.disk().frames(), TierDiskModel::kFrames);
+    // Places are freed: the file does not grow with the calls.
+    EXPECT_LE(model.disk().file().bytes(), 300 * TierDiskModel::kBytes * 5 / 2);
+    EXPECT_LE(model.disk().file().records(), 300);
+    EXPECT_GT(model.disk().rows_read(), 400);
+  }
 }
 
 }  // namespace

@@ -95,8 +95,7 @@ void TierDisk::AskAhead(Span<const int64_t> rows) {
   file_->AskAhead(threads(), places);
 }
 
-Status TierDisk::FreeFrames(int64_t n, FunctionRef<Status(int64_t n)> add_frames,
-                            std::vector<Moved>* moved) {
+Status TierDisk::FreeFrames(int64_t n, FunctionRef<Status(int64_t n)> add_frames, std::vector<Moved>* moved) {
   struct Clock {
     const std::vector<char*>& records;
     uint32_t call;

@@ -41,9 +41,7 @@ struct alignas(16) HostFrame {
   uint32_t has_content = 0;  // whether a call has needed the record
 };
 
-SOK_HOST_DEVICE HostFrame* FrameOf(char* record) {
-  return reinterpret_cast<HostFrame*>(record) - 1;
-}
+SOK_HOST_DEVICE HostFrame* FrameOf(char* record) { return reinterpret_cast<HostFrame*>(record) - 1; }
 
 // Where a record is from now on, and where kernels look for it.
 struct PlacedRecord {

@@ -385,12 +385,12 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   const bool lack_places = SpareFor(made) > 0;
   const int64_t made_begin[2] = {0, made};
   DeviceTable* const tables[1] = {this};
-  SOK_RETURN_IF_ERROR(Named(InsertRows(
-      stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids, absent,
-      Span<const int64_t>(made_begin, 2), {}, rows,
-      [&] {
-        return lack_places ? BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kNew) : OkStatus();
-      })));
+  SOK_RETURN_IF_ERROR(Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids,
+                                       absent, Span<const int64_t>(made_begin, 2), {}, rows, [&] {
+                                         return lack_places ? BringFromDisk(stream, scratch, {rows, 0, n},
+                                                                            DiskUse::kNew)
+                                                            : OkStatus();
+                                       })));
   return waiting_.has_value() ? Named(waiting_->ErasePlaces(stream, waiting)) : OkStatus();
 }
 

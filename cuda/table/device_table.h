@@ -125,8 +125,8 @@ struct DeviceUsage {
 // Arrays are on the device. A call enqueues its work on a stream; `Waits` in a comment says that it also
 // waits for the device.
 //
-// With a disk (TierOptions), kernels may use only records of rows that were brought up since Enter, or since the
-// last BeginPiece.
+// With a disk (TierOptions), kernels may use only records of rows that were brought up since Enter, or since
+// the last BeginPiece.
 //
 // Thread safety: the caller holds mutex() around calls, and has called Enter for the stream first and Leave
 // last, which orders the work of several streams; StreamOrder says how long a stream must live.
@@ -219,7 +219,9 @@ class DeviceTable {
   // At most `rows`, or fewer: how many to bring up at once.
   int64_t PieceOf(int64_t rows) const { return store_.PieceOf(rows); }
   // Whether rows that were in memory when the disk had this version may not be now.
-  bool MayBeOnDisk(int64_t disk_version) const { return disk() != nullptr && disk()->version() != disk_version; }
+  bool MayBeOnDisk(int64_t disk_version) const {
+    return disk() != nullptr && disk()->version() != disk_version;
+  }
 
   // --- Rows for new keys ---
 
@@ -353,8 +355,8 @@ class DeviceTable {
   bool counts_global_steps_ = false;
 };
 
-// Brings rows of tables with a disk to memory: rows[i] of tables[i], with room for new_keys[i] new ones, which
-// may be empty. See BringFromDisk of DeviceTiers. The error names the variable.
+// Brings rows of tables with a disk to memory: rows[i] of tables[i], with room for new_keys[i] new ones,
+// which may be empty. See BringFromDisk of DeviceTiers. The error names the variable.
 Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<DeviceTable* const> tables,
                      Span<const RowList> rows, Span<const int64_t> new_keys, DiskUse use);
 

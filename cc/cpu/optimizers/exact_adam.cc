@@ -94,8 +94,7 @@ void ExactAdam::OnNewRow(int64_t row) {
 
 bool ExactAdam::StartsAnew(Span<const float> hyper) const {
   if (!history_.has_value()) return false;
-  const bool same =
-      history_->beta1() == hyper[1] && history_->beta2() == hyper[2] && epsilon_ == hyper[3];
+  const bool same = history_->beta1() == hyper[1] && history_->beta2() == hyper[2] && epsilon_ == hyper[3];
   return !same || history_->steps() == AdamHistory::kMaxSteps;
 }
 

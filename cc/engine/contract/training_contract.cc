@@ -226,7 +226,8 @@ TEST_P(TrainingContract, AllRowsCatchUpWhenTheirHistoryEnds) {
     SCOPED_TRACE(optimizer);
     ContractGroup group(GetParam(), executor, {ContractOptions("table", 3)});
     TrainingReference reference({ContractOptions("table", 3)});
-    // More rows than a table with tiers has memory for, and few in a call: memory grows for all rows of a call.
+    // More rows than a table with tiers has memory for, and few in a call: memory grows for all rows of a
+    // call.
     for (uint32_t i = 0; i < 24; ++i) {
       const int64_t first = i % 20 * 4;
       const ContractBatch batch = {SumOf(0, {{first, first + 1}, {first + 2}, {first + 3}})};

@@ -97,25 +97,27 @@ class StorageOption:
             raise ValueError(
                 f"StorageOption: storage_type {kind.name} needs a GPU, and TensorFlow finds none"
             )
-        if kind not in _SIZES:
+        if kind is None or kind not in _SIZES:
             return
         if kind in _ON_DISK and not (isinstance(self.storage_path, str) and self.storage_path):
             raise ValueError(
                 f"StorageOption: {kind.name} needs a folder as storage_path, not {self.storage_path!r}"
             )
-        sizes = self.storage_size[: _SIZES[kind]] or (None,)
-        wrong = [size for size in sizes if not isinstance(size, int) or not 0 < size < 2**63]
-        if wrong or len(sizes) < _SIZES[kind]:
-            which = {1: "the first number", 2: "the first two numbers"}[_SIZES[kind]]
-            found = repr(wrong[0]) if _SIZES[kind] == 1 else list(self.storage_size)
+        wanted = "the first number" if _SIZES[kind] == 1 else "the first two numbers"
+        sizes = list(self.storage_size[: _SIZES[kind]])
+        if len(sizes) < _SIZES[kind] or not all(_is_size(size) for size in sizes):
             raise ValueError(
-                f"StorageOption: {kind.name} needs the bytes of memory as {which} of storage_size, not {found}"
+                f"StorageOption: {kind.name} needs the bytes of memory as {wanted} of storage_size, not {sizes}"
             )
         tiers = kind.name.count("_") + 1
         if kind in _NEED_GPU and len(self.storage_size) > tiers:
             raise ValueError(
                 f"StorageOption: {kind.name} has {tiers} tiers, but storage_size is {list(self.storage_size)}"
             )
+
+
+def _is_size(size: Any) -> bool:
+    return isinstance(size, int) and 0 < size < 2**63
 
 
 def memory_attributes(who: str, memory: str | StorageOption) -> dict[str, Any]:
@@ -130,11 +132,12 @@ def memory_attributes(who: str, memory: str | StorageOption) -> dict[str, Any]:
     if isinstance(memory, StorageOption):
         if memory.storage_type == StorageType.DRAM:
             attributes.update(memory="host")
-        if memory.storage_type in _SIZES:
+        kind = StorageType(memory.storage_type or StorageType.DEFAULT)
+        if kind in _SIZES:
             attributes.update(
                 tier_bytes=int(memory.storage_size[0]),
-                tier_folder=memory.storage_path if memory.storage_type in _ON_DISK else "",
-                tier_host_bytes=int(memory.storage_size[1]) if _SIZES[memory.storage_type] == 2 else 0,
+                tier_folder=memory.storage_path if kind in _ON_DISK else "",
+                tier_host_bytes=int(memory.storage_size[1]) if _SIZES[kind] == 2 else 0,
                 tier_by_frequency=memory.cache_strategy == CacheStrategy.LFU,
             )
     elif memory in ("device", "host"):
