@@ -41,7 +41,7 @@ _NEED_GPU = (StorageType.HBM, StorageType.HBM_DRAM, StorageType.HBM_DRAM_SSDHASH
 # How many sizes they need. Below the last one there is room for all rows.
 _SIZES = {StorageType.DRAM_SSDHASH: 1, StorageType.HBM_DRAM: 1, StorageType.HBM_DRAM_SSDHASH: 2}
 _ON_DISK = (StorageType.DRAM_SSDHASH, StorageType.HBM_DRAM_SSDHASH)
-_KINDS = (None, StorageType.DEFAULT, StorageType.DRAM, *_SIZES, StorageType.HBM)
+_KINDS = (StorageType.DEFAULT, StorageType.DRAM, *_SIZES, StorageType.HBM)
 _INSTEAD = (
     "use DRAM_SSDHASH for a table larger than memory, or HBM_DRAM or HBM_DRAM_SSDHASH on a GPU; or bound it "
     "with capacity= and on_full='evict_lru' or 'evict_lfu' of sok.EmbeddingVariable"
@@ -90,14 +90,16 @@ class StorageOption:
         self._check_tier()
 
     def _check_tier(self) -> None:
-        kind = None if self.storage_type is None else StorageType(self.storage_type)
+        if self.storage_type is None:
+            return
+        kind = StorageType(self.storage_type)
         if kind not in _KINDS:
             raise ValueError(f"StorageOption: storage_type {kind.name} is not supported: {_INSTEAD}")
         if kind in _NEED_GPU and not tf.config.experimental.list_physical_devices("GPU"):
             raise ValueError(
                 f"StorageOption: storage_type {kind.name} needs a GPU, and TensorFlow finds none"
             )
-        if kind is None or kind not in _SIZES:
+        if kind not in _SIZES:
             return
         if kind in _ON_DISK and not (isinstance(self.storage_path, str) and self.storage_path):
             raise ValueError(
@@ -107,7 +109,8 @@ class StorageOption:
         sizes = list(self.storage_size[: _SIZES[kind]])
         if len(sizes) < _SIZES[kind] or not all(_is_size(size) for size in sizes):
             raise ValueError(
-                f"StorageOption: {kind.name} needs the bytes of memory as {wanted} of storage_size, not {sizes}"
+                f"StorageOption: {kind.name} needs the bytes of memory as {wanted} of storage_size, "
+                f"not {sizes}"
             )
         tiers = kind.name.count("_") + 1
         if kind in _NEED_GPU and len(self.storage_size) > tiers:
