@@ -21,6 +21,8 @@ EngineCase DiskCase() {
   engine_case.name = "gpu_with_disk";
   engine_case.tiers.folder = testing::TempDir();
   engine_case.tiers.host_bytes = 500;
+  // The case above takes the larger steps.
+  engine_case.is_slowest = true;
   return engine_case;
 }
 

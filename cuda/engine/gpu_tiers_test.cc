@@ -10,6 +10,7 @@
 #include <numeric>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "cc/disk/row_file.h"
@@ -173,6 +174,29 @@ TEST_F(GpuDiskTest, RowsGoDownAndComeBackOnce) {
   EXPECT_EQ(DiskRows({4, 4, 5}), 2);
   EXPECT_EQ(DiskRows(Range(0, 40)), 40 - 12) << "the rows of a call fit, whatever the memory";
   EXPECT_EQ(DiskRows(Range(0, 40)), 0);
+}
+
+// A row that is written without a lookup is a row like others, and so is one in the place of an erased row.
+TEST_F(GpuDiskTest, AssignedRowsGoDownAndComeBackToo) {
+  Make(4);
+  const auto assign = [&](int64_t first, int64_t end, float value) {
+    for (int64_t key = first; key < end; key += 2) {
+      const std::vector<float> values(2 * 4, value);
+      ASSERT_TRUE(group_->Assign(0, {key, key + 1}, values).ok());
+    }
+  };
+  assign(0, 12, 1.0f);  // in memory
+  int64_t erased = 0;
+  ASSERT_TRUE(group_->Erase(0, {9, 10}, &erased).ok());
+  assign(20, 22, 2.0f);
+  assign(40, 60, 3.0f);
+  ASSERT_TRUE(group_->Erase(0, {0, 1, 8, 11, 20, 40, 59}, &erased).ok());
+  assign(80, 90, 4.0f);
+  const std::vector<std::pair<int64_t, float>> expected = {{2, 1.0f},  {7, 1.0f},  {21, 2.0f}, {41, 3.0f},
+                                                           {58, 3.0f}, {80, 4.0f}, {85, 4.0f}, {89, 4.0f}};
+  for (const auto& [key, value] : expected) {
+    EXPECT_EQ(group_->Rows(0, {key})[key], std::vector<float>(4, value)) << key;
+  }
 }
 
 TEST_F(GpuDiskTest, AReaderOfAllRowsReadsEachRowAboutOnce) {

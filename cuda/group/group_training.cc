@@ -114,7 +114,7 @@ bool AreCurrent(const TableOfPlan& of_plan, const DeviceTable& table) {
 }
 
 // Brings the rows of a step up that went down to a disk since the group's lookup.
-Status BringFromDisk(GpuCall* call, const MergedGroup& group, Span<const DeviceTableStep> steps,
+Status BringUpRowsOf(GpuCall* call, const MergedGroup& group, Span<const DeviceTableStep> steps,
                      const std::vector<RowsOfStep>& rows) {
   std::vector<DeviceTable*> tables;
   std::vector<RowList> lists;
@@ -126,7 +126,7 @@ Status BringFromDisk(GpuCall* call, const MergedGroup& group, Span<const DeviceT
     tables.push_back(table);
     lists.push_back({rows[i].rows, 0, of_plan.trained});
   }
-  return BringFromDisk(call->stream(), call->scratch(), tables, lists, /*new_keys=*/{}, DiskUse::kStep);
+  return BringFromDisk(call->stream(), call->scratch(), tables, lists, /*spare=*/{}, DiskUse::kStep);
 }
 
 Status TakeSteps(GpuCall* call, const MergedGroup& group, const MergedGradients& gradients,
@@ -136,7 +136,7 @@ Status TakeSteps(GpuCall* call, const MergedGroup& group, const MergedGradients&
     if (step.table->optimizer() != nullptr) continue;
     SOK_RETURN_IF_ERROR(step.table->AttachOptimizer(call->stream(), optimizer, step.hyper));
   }
-  SOK_RETURN_IF_ERROR(BringFromDisk(call, group, steps, rows));
+  SOK_RETURN_IF_ERROR(BringUpRowsOf(call, group, steps, rows));
   std::vector<DeviceStep> work;
   for (int64_t i = 0; i < steps.size(); ++i) {
     const DeviceTableStep& step = steps[i];

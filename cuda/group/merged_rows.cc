@@ -116,8 +116,7 @@ Status MergedRows::FindAgain() {
 
 Status MergedRows::AskAhead() {
   SOK_RETURN_IF_ERROR(FindAgain());
-  return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), /*new_keys=*/{},
-                            DiskUse::kAhead);
+  return BringFromDisk(/*spare=*/{}, DiskUse::kAhead);
 }
 
 Outcomes MergedRows::OutcomesOfIds() const {
@@ -198,8 +197,7 @@ Status MergedRows::Take(const int64_t* words) {
     group_.tables[t].dim = tables_[t]->options().dim;
   }
   if (!group_.training) {
-    SOK_RETURN_IF_ERROR(sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(),
-                                           /*new_keys=*/{}, DiskUse::kLookup));
+    SOK_RETURN_IF_ERROR(BringFromDisk(/*spare=*/{}, DiskUse::kLookup));
     SOK_RETURN_IF_ERROR(BringUp());
   }
   SOK_RETURN_IF_ERROR(BringUpToDate());
@@ -237,22 +235,14 @@ std::vector<RowList> MergedRows::RowsOfTables() const {
   return rows;
 }
 
-Status MergedRows::BringFromDisk(const Found& found) {
-  std::vector<int64_t> new_keys;
-  for (int t = 0; t < num_tables(); ++t) new_keys.push_back(found.NumAdmitted(t));
-  return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), new_keys, DiskUse::kLookup);
+std::vector<int64_t> MergedRows::SpareRows(const Found& found) const {
+  std::vector<int64_t> spare;
+  for (int t = 0; t < num_tables(); ++t) spare.push_back(tables_[t]->SpareFor(found.NumAdmitted(t)));
+  return spare;
 }
 
-bool MergedRows::MayLackPlaces(const Found& found) const {
-  for (int t = 0; t < num_tables(); ++t) {
-    if (tables_[t]->SpareFor(found.NumAdmitted(t)) > 0) return true;
-  }
-  return false;
-}
-
-Status MergedRows::PlaceNewRows() {
-  return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), /*new_keys=*/{},
-                            DiskUse::kNew);
+Status MergedRows::BringFromDisk(const std::vector<int64_t>& spare, DiskUse use) {
+  return sok::BringFromDisk(stream(), call_.scratch(), tables_, RowsOfTables(), spare, use);
 }
 
 Status MergedRows::BringUp() {
@@ -348,13 +338,14 @@ Status MergedRows::Insert(const Found& found) {
   SOK_RETURN_IF_ERROR(ChooseEvicted(found, &evicted));
   std::vector<AdmissionCommit> commits;
   SOK_RETURN_IF_ERROR(PrepareCommits(found, &commits));
-  SOK_RETURN_IF_ERROR(BringFromDisk(found));
-  const bool lack_places = MayLackPlaces(found);
+  const std::vector<int64_t> spare = SpareRows(found);
+  SOK_RETURN_IF_ERROR(BringFromDisk(spare, DiskUse::kLookup));
+  const auto bring_up = [&]() -> Status {
+    if (found.admitted.back() > 0) SOK_RETURN_IF_ERROR(BringFromDisk(spare, DiskUse::kNew));
+    return BringUp();
+  };
   SOK_RETURN_IF_ERROR(InsertRows(stream(), call_.scratch(), &scratch_.upload, tables_, group_.ids(),
-                                 AdmittedIds(), found.admitted, evicted, group_.rows.data(), [&]() -> Status {
-                                   if (lack_places) SOK_RETURN_IF_ERROR(PlaceNewRows());
-                                   return BringUp();
-                                 }));
+                                 AdmittedIds(), found.admitted, evicted, group_.rows.data(), bring_up));
   for (AdmissionCommit& commit : commits) SOK_RETURN_IF_ERROR(commit.Commit(stream()));
   for (int t = 0; t < num_tables(); ++t) {
     TableOfPlan& table = group_.tables[t];

@@ -74,11 +74,10 @@ class MergedRows {
   Status PrepareCommits(const Found& found, std::vector<AdmissionCommit>* commits);
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);
-  // Brings rows up to host memory that are on disk, with room for the admitted ids' new ones.
-  Status BringFromDisk(const Found& found);
-  // Whether some of the admitted ids' new rows may have no place in memory; and gives them places.
-  bool MayLackPlaces(const Found& found) const;
-  Status PlaceNewRows();
+  // How many of the admitted ids' new rows of each table may have no place in memory.
+  std::vector<int64_t> SpareRows(const Found& found) const;
+  // Brings rows up to host memory that are on disk, with room for new ones, and gives new ones places.
+  Status BringFromDisk(const std::vector<int64_t>& spare, DiskUse use);
   // Brings rows up to device memory that are in host memory.
   Status BringUp();
   std::vector<RowList> RowsOfTables() const;

@@ -45,8 +45,9 @@ __global__ void __launch_bounds__(kThreadsPerBlock) UseHostFramesKernel(DiskCall
     frame->has_content = 1;
     if (frame->use >> kUseBits == tiers.disk_call) continue;
     uint32_t uses = frame->use & kMostUses;
-    if (call.use != DiskUse::kStep) uses = tiers.by_frequency && uses < kMostUses ? uses + 1 : uses;
-    if (call.use != DiskUse::kStep && !tiers.by_frequency) uses = 1;
+    if (call.use != DiskUse::kStep) {
+      uses = !tiers.by_frequency ? 1 : uses < kMostUses ? uses + 1 : kMostUses;
+    }
     frame->use = tiers.disk_call << kUseBits | uses;
   }
 }
@@ -82,9 +83,9 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// Fetches which rows of each part are on disk.
+// Marks the rows of each part as needed and, if `waits`, fetches which ones are on disk.
 Status FetchRowsOnDisk(cudaStream_t stream, DeviceAllocator* scratch, TierDisk::Transfers* transfers,
-                       Span<const DiskPart> parts, Span<const int64_t> begin, DiskUse use,
+                       Span<const DiskPart> parts, Span<const int64_t> begin, DiskUse use, bool waits,
                        std::vector<std::vector<int64_t>>* rows) {
   DiskCall call;
   call.parts = static_cast<int>(parts.size());
@@ -94,13 +95,14 @@ Status FetchRowsOnDisk(cudaStream_t stream, DeviceAllocator* scratch, TierDisk::
   transfers->upload.Add(begin, &call.begin);
   const StatusOr<DeviceBuffer<char>> uploaded = transfers->upload.Send(stream, scratch);
   SOK_RETURN_IF_ERROR(uploaded.status());
+  if (use != DiskUse::kAhead) {
+    SOK_RETURN_IF_ERROR(Launch("UseHostFrames", stream, ShapeFor(call.rows), UseHostFramesKernel, call));
+  }
+  if (!waits) return OkStatus();
   const StatusOr<DeviceBuffer<int64_t>> words =
       DeviceBuffer<int64_t>::Allocate(scratch, stream, call.parts + call.rows);
   SOK_RETURN_IF_ERROR(words.status());
   RankedFlags on_disk;
-  if (use != DiskUse::kAhead) {
-    SOK_RETURN_IF_ERROR(Launch("UseHostFrames", stream, ShapeFor(call.rows), UseHostFramesKernel, call));
-  }
   SOK_RETURN_IF_ERROR(RankFlags("FindOnDisk", stream, scratch, call.rows, IsOnDisk{call}, &on_disk));
   SOK_RETURN_IF_ERROR(Launch("ListOnDisk", stream, ShapeFor(std::max<int64_t>(call.rows, call.parts)),
                              ListOnDiskKernel, call, on_disk.ranks(), words.value().data()));
@@ -127,6 +129,7 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const R
   std::vector<DiskPart> parts;
   std::vector<int64_t> begin = {0};
   std::vector<int64_t> of_table;
+  int64_t spare = 0;
   for (int64_t i = 0; i < tables.size(); ++i) {
     const RowsOnDisk& needed = tables[i];
     if (needed.tiers == nullptr || needed.tiers->disk() == nullptr || needed.tiers->rows() == 0) continue;
@@ -134,14 +137,16 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const R
     parts.push_back({needed.tiers->view(), needed.rows});
     begin.push_back(begin.back() + needed.rows.n);
     of_table.push_back(i);
+    spare += needed.spare;
   }
   if (parts.empty()) return OkStatus();
   *failed = of_table[0];
   TierDisk::Transfers& transfers = tables[of_table[0]].tiers->disk()->transfers();
   std::vector<std::vector<int64_t>> rows(parts.size());
+  const bool waits = use != DiskUse::kNew || spare > 0;
   if (begin.back() > 0) {
-    SOK_RETURN_IF_ERROR(FetchRowsOnDisk(stream, scratch, &transfers, parts, begin, use, &rows));
-  } else {
+    SOK_RETURN_IF_ERROR(FetchRowsOnDisk(stream, scratch, &transfers, parts, begin, use, waits, &rows));
+  } else if (waits) {
     SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "cannot wait for the device");
   }
 
@@ -151,10 +156,9 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const R
   }
 
   // For each record that comes up another may go down. Memory for this comes first.
-  int64_t most = 0;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    most += 2 * (static_cast<int64_t>(rows[p].size()) + tables[of_table[p]].spare);
-  }
+  if (use == DiskUse::kNew) spare = 0;
+  int64_t most = 2 * spare;
+  for (const std::vector<int64_t>& missing : rows) most += 2 * static_cast<int64_t>(missing.size());
   if (most == 0) return OkStatus();
   if (transfers.placed.size() < most) {
     StatusOr<PinnedBuffer<PlacedRecord>> placed = PinnedBuffer<PlacedRecord>::Allocate(most + most / 4);
@@ -168,7 +172,7 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const R
       DeviceTiers* const tiers = tables[of_table[p]].tiers;
       std::vector<TierDisk::Moved> moved;
       const Status status = tiers->disk()->BringUp(
-          std::move(rows[p]), use, tables[of_table[p]].spare,
+          std::move(rows[p]), use, use == DiskUse::kNew ? 0 : tables[of_table[p]].spare,
           [&](int64_t frames) { return tiers->AddFrames(stream, frames); }, &moved);
       for (const TierDisk::Moved& one : moved) {
         const TiersView& view = parts[p].tiers;

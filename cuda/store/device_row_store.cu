@@ -84,7 +84,7 @@ Status BringPiece(cudaStream_t stream, DeviceAllocator* scratch, DeviceTiers* ti
                   DiskUse use) {
   if (tiers == nullptr || tiers->disk() == nullptr) return OkStatus();
   tiers->disk()->BeginCall();
-  const RowsOnDisk needed = {tiers, piece};
+  const RowsOnDisk needed = {tiers, piece, use == DiskUse::kNew ? piece.n : 0};
   int64_t failed = 0;
   return BringFromDisk(stream, scratch, Span<const RowsOnDisk>(&needed, 1), use, &failed);
 }

@@ -61,9 +61,10 @@ class DeviceTiers {
   Status AddDisk();
   // Null without a disk.
   TierDisk* disk() const { return disk_.get(); }
-  // For how many of `new_rows` new rows a BringFromDisk has to make room, if they are the last of `rows`.
+  // How many of `new_rows` new rows may have no place in memory, if all rows are below `rows` then.
   int64_t SpareFor(int64_t new_rows, int64_t rows) const {
-    return disk_ != nullptr && rows > limit_ + disk_->limit() ? new_rows : 0;
+    if (disk_ == nullptr) return 0;
+    return rows > limit_ + disk_->limit() || disk_->has_sent_down() ? new_rows : 0;
   }
 
   // Makes the records of the rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out;
@@ -124,14 +125,15 @@ class DeviceTiers {
 struct RowsOnDisk {
   DeviceTiers* tiers = nullptr;
   RowList rows;
-  // For how many new rows there must be room too.
+  // For how many new rows there must be room too or, with kNew, how many of the rows may have no place in
+  // memory yet: DeviceTiers::SpareFor.
   int64_t spare = 0;
 };
 
 // Brings rows to host memory that are on disk, for kernels that are enqueued on the stream before the tables'
 // next BeginCall. Tables without a disk are skipped. Waits, for the work on the stream; twice if some row is
-// on disk. Errors are those of TierDisk::BringUp, for table number *failed, and ResourceExhausted if
-// `scratch` runs out of memory.
+// on disk; never for new rows that all have places. Errors are those of TierDisk::BringUp, for table number
+// *failed, and ResourceExhausted if `scratch` runs out of memory.
 Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const RowsOnDisk> tables,
                      DiskUse use, int64_t* failed);
 

@@ -139,6 +139,7 @@ Status TierDisk::SendDown(Span<const int64_t> victims, std::vector<Moved>* moved
     *frame = HostFrame();
     free_.push_back(victim);
   }
+  has_sent_down_ = true;
   version_ = NewVersion();
   return OkStatus();
 }

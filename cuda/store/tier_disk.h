@@ -93,7 +93,9 @@ class TierDisk {
   // RowFile::AskAhead for rows on disk.
   void AskAhead(Span<const int64_t> rows);
 
-  // Changes whenever rows have gone down. No two disks of a process have the same number.
+  // Whether rows have ever gone down.
+  bool has_sent_down() const { return has_sent_down_; }
+  // Changes whenever they do. No two disks of a process have the same number.
   int64_t version() const { return version_; }
   int64_t rows_read() const { return rows_read_; }
   void CountOnFrom(const TierDisk& other) { rows_read_ += other.rows_read_; }
@@ -127,6 +129,7 @@ class TierDisk {
   InlineExecutor inline_executor_;
   Executor* executor_ = nullptr;
   uint32_t call_ = 1;
+  bool has_sent_down_ = false;
   int64_t version_ = NewVersion();
   int64_t rows_read_ = 0;
   std::vector<char*> records_;   // of all frames

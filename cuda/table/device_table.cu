@@ -216,17 +216,17 @@ Status DeviceTable::FillStaticRows(cudaStream_t stream) {
 }
 
 Status DeviceTable::BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, const RowList& rows,
-                                  DiskUse use, int64_t new_keys) {
+                                  DiskUse use, int64_t spare) {
   DeviceTable* const tables[1] = {this};
   return sok::BringFromDisk(stream, scratch, Span<DeviceTable* const>(tables, 1),
-                            Span<const RowList>(&rows, 1), Span<const int64_t>(&new_keys, 1), use);
+                            Span<const RowList>(&rows, 1), Span<const int64_t>(&spare, 1), use);
 }
 
 Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<DeviceTable* const> tables,
-                     Span<const RowList> rows, Span<const int64_t> new_keys, DiskUse use) {
+                     Span<const RowList> rows, Span<const int64_t> spare, DiskUse use) {
   std::vector<RowsOnDisk> needed;
   for (int64_t i = 0; i < tables.size(); ++i) {
-    needed.push_back({tables[i]->tiers(), rows[i], new_keys.empty() ? 0 : tables[i]->SpareFor(new_keys[i])});
+    needed.push_back({tables[i]->tiers(), rows[i], spare.empty() ? 0 : spare[i]});
   }
   int64_t failed = 0;
   const Status status = BringFromDisk(stream, scratch, needed, use, &failed);
@@ -381,16 +381,16 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   if (waiting_.has_value()) {
     SOK_RETURN_IF_ERROR(Named(waiting_->FindPlaces(stream, scratch, &round_trip_, keys, n, &waiting)));
   }
-  SOK_RETURN_IF_ERROR(BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kLookup, made));
-  const bool lack_places = SpareFor(made) > 0;
+  const int64_t spare = SpareFor(made);
+  SOK_RETURN_IF_ERROR(BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kLookup, spare));
   const int64_t made_begin[2] = {0, made};
   DeviceTable* const tables[1] = {this};
-  SOK_RETURN_IF_ERROR(Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids,
-                                       absent, Span<const int64_t>(made_begin, 2), {}, rows, [&] {
-                                         return lack_places ? BringFromDisk(stream, scratch, {rows, 0, n},
-                                                                            DiskUse::kNew)
-                                                            : OkStatus();
-                                       })));
+  const auto place_new_rows = [&] {
+    return BringFromDisk(stream, scratch, {rows, 0, n}, DiskUse::kNew, spare);
+  };
+  SOK_RETURN_IF_ERROR(
+      Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids, absent,
+                       Span<const int64_t>(made_begin, 2), {}, rows, place_new_rows)));
   return waiting_.has_value() ? Named(waiting_->ErasePlaces(stream, waiting)) : OkStatus();
 }
 

@@ -205,10 +205,10 @@ class DeviceTable {
 
   // --- The disk, if there is one: otherwise these do nothing ---
 
-  // Brings rows to memory, and makes room for `new_keys` more: sok::BringFromDisk for this table only.
+  // sok::BringFromDisk for this table only.
   Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, const RowList& rows, DiskUse use,
-                       int64_t new_keys = 0);
-  // How many of the rows of `new_keys` new keys may have no place in memory.
+                       int64_t spare = 0);
+  // How many of the rows of `new_keys` new keys may have no place in memory, before the table changes.
   int64_t SpareFor(int64_t new_keys) const {
     return disk() == nullptr ? 0 : tiers()->SpareFor(new_keys, directory_.RowLimitWith(new_keys));
   }
@@ -355,10 +355,10 @@ class DeviceTable {
   bool counts_global_steps_ = false;
 };
 
-// Brings rows of tables with a disk to memory: rows[i] of tables[i], with room for new_keys[i] new ones,
-// which may be empty. See BringFromDisk of DeviceTiers. The error names the variable.
+// BringFromDisk of DeviceTiers: rows[i] and spare[i] of tables[i]; `spare` may be empty. The error names the
+// variable.
 Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<DeviceTable* const> tables,
-                     Span<const RowList> rows, Span<const int64_t> new_keys, DiskUse use);
+                     Span<const RowList> rows, Span<const int64_t> spare, DiskUse use);
 
 }  // namespace sok
 
