@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -137,11 +138,14 @@ class GpuDiskTest : public testing::Test {
   }
 
   void Make(int64_t dim, const std::string& folder = testing::TempDir(), int64_t capacity = 0) {
-    const int64_t record_bytes = dim * 4;
-    engine_.tiers = {8 * record_bytes, folder, /*by_frequency=*/false, 4 * (record_bytes + 16)};
     TableOptions options = ContractOptions("items", dim);
     options.capacity = capacity;
     options.on_full = capacity > 0 ? OnFull::kEvictLru : OnFull::kError;
+    Make(options, folder);
+  }
+  void Make(const TableOptions& options, const std::string& folder = testing::TempDir()) {
+    const int64_t record_bytes = options.dim * 4;
+    engine_.tiers = {8 * record_bytes, folder, /*by_frequency=*/false, 4 * (record_bytes + 16)};
     group_ = std::make_unique<ContractGroup>(engine_, executor_, std::vector<TableOptions>{options});
   }
 
@@ -196,6 +200,23 @@ TEST_F(GpuDiskTest, AssignedRowsGoDownAndComeBackToo) {
                                                            {58, 3.0f}, {80, 4.0f}, {85, 4.0f}, {89, 4.0f}};
   for (const auto& [key, value] : expected) {
     EXPECT_EQ(group_->Rows(0, {key})[key], std::vector<float>(4, value)) << key;
+  }
+}
+
+TEST_F(GpuDiskTest, ASaveEvictsSmallRowsWhereverTheyAre) {
+  TableOptions options = ContractOptions("items", 4);
+  options.eviction.kind = Eviction::Kind::kL2Weight;
+  options.eviction.l2_weight_threshold = 0.01f;
+  Make(options);
+  for (int64_t key = 0; key < 60; key += 2) {
+    std::vector<float> values(8, 1.0f);
+    std::fill_n(values.begin(), 4, 0.001f);
+    ASSERT_TRUE(group_->Assign(0, {key, key + 1}, values).ok());
+  }
+  ASSERT_TRUE(group_->table(0).Hold(group_->context()).value()->EvictForSave().ok());
+  EXPECT_EQ(group_->table(0).Describe().rows, 30);
+  for (int64_t key = 1; key < 60; key += 2) {
+    EXPECT_EQ(group_->Rows(0, {key})[key], std::vector<float>(4, 1.0f)) << key;
   }
 }
 
