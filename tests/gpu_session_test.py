@@ -483,10 +483,12 @@ def test_what_the_host_does_in_a_step_is_for_the_group_not_for_each_table():
         assert work["bytes_to_device"] <= 8 * ids + 4 * splits + of_gradients + of_kernels
 
 
-def test_a_disk_below_memory_is_refused_by_name(tmp_path):
+def test_a_disk_below_the_memory_of_a_cpu_is_refused_by_name(tmp_path):
     memory = StorageOption(StorageType.DRAM_SSDHASH, str(tmp_path), [1000])
     with tf.Graph().as_default(), v1.Session() as session:
         with tf.device(GPU):
             sok.EmbeddingVariable("my_table", 3, memory=memory)
-        with pytest.raises(tf.errors.UnimplementedError, match="'my_table': tables on a GPU have no disk"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="'my_table': DRAM_SSDHASH is for tables on a CPU"
+        ):
             initialize(session)
