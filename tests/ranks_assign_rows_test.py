@@ -186,7 +186,7 @@ def expected(size):
                     "rows": len(rows[name]),
                     **{what: totals[name][what] for what in ("ids", "distinct_ids")},
                     **{what: totals[name][what] for what in ("admitted_ids", "filtered_ids")},
-                    **dict.fromkeys(sok.TableStatistics._fields[6:12], 0),  # of tables with a disk
+                    **dict.fromkeys(sok.TableStatistics._fields[6:13], 0),  # of tables with a disk
                     "unique_ratio": totals[name]["distinct_ids"] / totals[name]["ids"],
                 }
                 for name in DIMS

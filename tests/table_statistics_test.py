@@ -45,7 +45,7 @@ class Reference:
             "rows": len(self._rows),
             "exchange_bytes": 0,
             # Of tables with a disk: see tables_on_disk_test.
-            **dict.fromkeys(sok.TableStatistics._fields[6:12], 0),
+            **dict.fromkeys(sok.TableStatistics._fields[6:13], 0),
             "unique_ratio": ratio,
         }
         assert got._asdict() == expected
@@ -104,7 +104,7 @@ def test_a_new_table_counts_from_zero(session):
     statistics = sok.table_statistics()["table"]
     harness.initialize(session)
     session.run(rows)
-    of_a_disk = (0,) * 6
+    of_a_disk = (0,) * 7
     assert session.run(statistics) == (4, 3, 2, 0, 0, 0, *of_a_disk, 2 / 3)
     harness.initialize(session)
     assert session.run(statistics) == (4, 0, 0, 0, 0, 0, *of_a_disk, 0)
