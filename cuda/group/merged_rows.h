@@ -37,7 +37,8 @@ class MergedRows {
   // current; group.rows are references then. In training, a table's ids with rows come first. InvalidArgument
   // for an id that has no row in a table without hashing, which costs one more wait; ResourceExhausted if a
   // table is full or memory runs out. After an error either nothing has changed, or all tables have their new
-  // rows and have counted their ids. (If the device is lost, nothing is known.)
+  // rows and have counted their ids. (If the device is lost, nothing is known. With a disk, rows that were
+  // evicted may be gone if scratch memory runs out.)
   Status Take(const int64_t* words);
 
   // For a group that only reads, if rows of its tables were inserted or erased after Enqueue: finds its rows

@@ -62,7 +62,8 @@ struct EvictedRows {
 // or inserted.
 //
 // bring_up() is called before the new records are written, when rows[u] are known for all ids if a table has
-// tiers: so new rows need not be written in host memory first. It must not need memory.
+// tiers: so new rows need not be written in host memory first. With a disk it may need `scratch`: if it
+// fails, evicted rows are gone and nothing was inserted.
 Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                   Span<DeviceTable* const> tables, const IdsOfGroup& ids, const SomeIds& some,
                   Span<const int64_t> begin, Span<const EvictedRows> evicted, int64_t* rows,
