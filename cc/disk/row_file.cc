@@ -22,7 +22,7 @@ namespace sok {
 namespace {
 
 // Records are written in ranges of at most this size, which the cache of a core holds.
-constexpr int64_t kWriteBytes = int64_t{64} << 10;
+constexpr int64_t kWriteBytes = int64_t{256} << 10;
 // What the copy and the checksum of a byte take, the copy alone, and a call of the operating system.
 constexpr int64_t kBytesPerNs = 2;
 constexpr int64_t kMovedBytesPerNs = 4;
