@@ -2,11 +2,11 @@
 # Sets up, builds everything and runs the tests, C++ and Python. The last line is `N passed, N failed`, counted
 # over test cases; the exit status is 0 if something ran and nothing failed.
 #
-# Usage: tools/test.sh [--tensorflow VERSION | --python PYTHON] [--device fake_gpu|gpu] [--tagged TAG] [--quick]
+# Usage: tools/test.sh [--tensorflow VERSION | --python PYTHON] [--all | --device fake_gpu|gpu | --tagged TAG]
 #                      [--without-horovod] [TARGET | TEST_FILE | -BAZEL_OPTION]...
-#   tools/test.sh                              everything
+#   tools/test.sh                              all tests but the slow ones, and those of examples/ and benchmarks/
+#   tools/test.sh --all                        all tests
 #   tools/test.sh --tagged versions            the Python tests with this tag (tests/README.md)
-#   tools/test.sh --quick                      without the tests tagged "slow"
 #   tools/test.sh //cc/... tests/tf_saver_test.py  some targets, some files
 #   tools/test.sh --tensorflow 2.21.0          in the other environment
 #   tools/test.sh --python PYTHON              with the TensorFlow that this Python has
@@ -22,7 +22,7 @@ horovod=--horovod
 # One more than there are cores, because tests sometimes wait: for processes, disks and other ranks.
 jobs=$(($(nproc) + 1))
 options=(--keep_going --jobs="$jobs" --local_cpu_resources="$jobs" --show_progress_rate_limit=5)
-device= tag= quick=
+all= device= tag=
 set -- "${SOK_ARGS[@]}"
 while [ $# -gt 0 ]; do
   argument="$1"
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
       ;;
     --device=*) device="${argument#*=}" ;;
     --tagged=*) tag="${argument#*=}" ;;
-    --quick) quick=1 ;;
+    --all) all=1 ;;
     --without-horovod) horovod=--horovod-source ;;
     -h | --help)
       print_usage
@@ -61,15 +61,20 @@ fi
 [ "$device" != gpu ] || options+=(--repo_env=SOK_CUDA=1)
 
 "$SOK_ROOT/tools/setup.sh" "$horovod"
-if [ ${#targets[@]} = 0 ] && has_old_abi; then
-  say "This TensorFlow has an older C++ ABI than GoogleTest's package, and no GPUs: Python tests only."
-  # Without the tests in //tools: they test what tools/lint.sh runs, with the newer Python of the default TensorFlow.
-  targets=(//tests:all //tools:site //tools:wheel //python/...)
-elif [ ${#targets[@]} = 0 ]; then
-  targets=(//...)
+if [ ${#targets[@]} = 0 ]; then
+  if has_old_abi; then
+    say "This TensorFlow has an older C++ ABI than GoogleTest's package, and no GPUs: Python tests only."
+    # Without the tests in //tools: they test what tools/lint.sh runs, with the newer Python of the default TensorFlow.
+    targets=(//tests:all //tools:site //tools:wheel //python/...)
+  else
+    targets=(//...)
+  fi
+  if [ -z "$all" ]; then
+    # A file of Python tests says that it is slow in its first lines, which Bazel does not read.
+    options+=(--test_tag_filters=-programs,-slow)
+    readarray -t -O ${#targets[@]} targets < <(sok_tests_tagged slow | sed 's/^/-/')
+  fi
 fi
-# Behind a --, as they are taken off.
-[ -z "$quick" ] || readarray -t -O ${#targets[@]} targets < <(sok_tests_tagged slow | sed 's/^/-/')
 readarray -t folder_options < <(sok_test_folder_options)
 events="$(mktemp)"
 trap 'rm -f "$events"' EXIT
