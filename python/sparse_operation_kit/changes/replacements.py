@@ -7,6 +7,7 @@ Importing alone does not change TensorFlow. Not thread-safe, like building graph
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -74,6 +75,23 @@ def implements(*names: str) -> Callable[[_T], _T]:
         for name in names:
             _register(name, implementation)
         return implementation
+
+    return register
+
+
+def wraps(*names: str) -> Callable[[_T], _T]:
+    """Like `implements`, for wrapped entries: registers a function of the original and a call's arguments."""
+
+    def register(call: Any) -> Any:
+        def wrap(original: Callable) -> Callable:
+            @functools.wraps(original)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                return call(original, *args, **kwargs)
+
+            return wrapper
+
+        implements(*names)(wrap)
+        return call
 
     return register
 

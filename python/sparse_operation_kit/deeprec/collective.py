@@ -229,18 +229,14 @@ def _update_replacements() -> None:
 _VARIABLES = "tensorflow.python.ops"
 
 
-@replacements.implements(
+@replacements.wraps(
     f"{_VARIABLES}.resource_variable_ops.ResourceVariable._init_from_args",
     f"{_VARIABLES}.ref_variable.RefVariable._init_from_args",
 )
-def _with_broadcast(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def init_from_args(self, initial_value=None, *args, **kwargs):
-        if initial_value is not None and _is_shared(kwargs.get("collections")):
-            initial_value = functools.partial(_of_rank_0, initial_value, kwargs.get("dtype"))
-        return original(self, initial_value, *args, **kwargs)
-
-    return init_from_args
+def _with_broadcast(original, self, initial_value=None, *args, **kwargs):
+    if initial_value is not None and _is_shared(kwargs.get("collections")):
+        initial_value = functools.partial(_of_rank_0, initial_value, kwargs.get("dtype"))
+    return original(self, initial_value, *args, **kwargs)
 
 
 def _is_shared(collections: Any) -> bool:
@@ -264,13 +260,9 @@ def _of_rank_0(initial_value: Any, dtype: tf.DType | None) -> Any:
     return shared
 
 
-@replacements.implements("tf.compat.v1.train.Optimizer.compute_gradients")
-def _with_averages(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def compute_gradients(self, *args, **kwargs):
-        pairs = original(self, *args, **kwargs)
-        if is_by_hand() or communicator().size == 1 or tf.executing_eagerly():
-            return pairs
-        return average(pairs, self.get_name())
-
-    return compute_gradients
+@replacements.wraps("tf.compat.v1.train.Optimizer.compute_gradients")
+def _with_averages(original, self, *args, **kwargs):
+    pairs = original(self, *args, **kwargs)
+    if is_by_hand() or communicator().size == 1 or tf.executing_eagerly():
+        return pairs
+    return average(pairs, self.get_name())

@@ -198,25 +198,22 @@ def _get_kept(
 _OF_DEEPREC = ("grpc++", "star_server")
 
 
-@replacements.implements("tf.compat.v1.train.Server.__init__")
-def _with_grpc(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def init(
-        self: Any,
-        server_or_cluster_def: Any,
-        job_name: str | None = None,
-        task_index: int | None = None,
-        protocol: str | None = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> None:
-        chosen = protocol or getattr(server_or_cluster_def, "protocol", None)
-        if chosen in _OF_DEEPREC:
-            _tell_protocols(chosen)
-            protocol = "grpc"
-        original(self, server_or_cluster_def, job_name, task_index, protocol, *args, **kwargs)
-
-    return init
+@replacements.wraps("tf.compat.v1.train.Server.__init__")
+def _with_grpc(
+    original: Callable,
+    self: Any,
+    server_or_cluster_def: Any,
+    job_name: str | None = None,
+    task_index: int | None = None,
+    protocol: str | None = None,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    chosen = protocol or getattr(server_or_cluster_def, "protocol", None)
+    if chosen in _OF_DEEPREC:
+        _tell_protocols(chosen)
+        protocol = "grpc"
+    original(self, server_or_cluster_def, job_name, task_index, protocol, *args, **kwargs)
 
 
 def _tell_protocols(protocol: str) -> None:

@@ -155,32 +155,24 @@ def _checked(argument: str, seconds: Any) -> float:
     return seconds
 
 
-@replacements.implements("tf.compat.v1.train.MonitoredTrainingSession")
-def _monitored_training_session(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def monitored_training_session(*args, save_incremental_checkpoint_secs=None, **kwargs):
-        if save_incremental_checkpoint_secs is None:
-            return original(*args, **kwargs)
-        seconds = _checked("save_incremental_checkpoint_secs", save_incremental_checkpoint_secs)
-        arguments = inspect.signature(original).bind(*args, **kwargs).arguments
-        directory = arguments.get("checkpoint_dir")
-        if directory is not None:
-            arguments["hooks"] = [*(arguments.get("hooks") or ()), _IncrementalSaves(directory, seconds)]
-        return original(**arguments)
-
-    return monitored_training_session
+@replacements.wraps("tf.compat.v1.train.MonitoredTrainingSession")
+def _monitored_training_session(original, *args, save_incremental_checkpoint_secs=None, **kwargs):
+    if save_incremental_checkpoint_secs is None:
+        return original(*args, **kwargs)
+    seconds = _checked("save_incremental_checkpoint_secs", save_incremental_checkpoint_secs)
+    arguments = inspect.signature(original).bind(*args, **kwargs).arguments
+    directory = arguments.get("checkpoint_dir")
+    if directory is not None:
+        arguments["hooks"] = [*(arguments.get("hooks") or ()), _IncrementalSaves(directory, seconds)]
+    return original(**arguments)
 
 
-@replacements.implements("tf.compat.v1.train.CheckpointSaverHook.__init__")
-def _checkpoint_saver_hook(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def init(self, checkpoint_dir, *args, incremental_save_secs=None, **kwargs):
-        original(self, checkpoint_dir, *args, **kwargs)
-        if incremental_save_secs is not None:
-            seconds = _checked("incremental_save_secs", incremental_save_secs)
-            _run_too(self, _IncrementalSaves(checkpoint_dir, seconds, os.path.basename(self._save_path)))
-
-    return init
+@replacements.wraps("tf.compat.v1.train.CheckpointSaverHook.__init__")
+def _checkpoint_saver_hook(original, self, checkpoint_dir, *args, incremental_save_secs=None, **kwargs):
+    original(self, checkpoint_dir, *args, **kwargs)
+    if incremental_save_secs is not None:
+        seconds = _checked("incremental_save_secs", incremental_save_secs)
+        _run_too(self, _IncrementalSaves(checkpoint_dir, seconds, os.path.basename(self._save_path)))
 
 
 def _run_too(hook: Any, other: tf.compat.v1.train.SessionRunHook) -> None:
@@ -210,47 +202,32 @@ def _run_too(hook: Any, other: tf.compat.v1.train.SessionRunHook) -> None:
     hook.before_run, hook.after_run = before_run, after_run
 
 
-def _without(*names: str) -> Callable[[Callable], Callable]:
-    """Returns a wrapper for an `__init__` that accepts arguments of these names and ignores them."""
-
-    def wrap(original: Callable) -> Callable:
-        @functools.wraps(original)
-        def init(self, *args, **kwargs):
-            for name in names:
-                kwargs.pop(name, None)
-            original(self, *args, **kwargs)
-
-        return init
-
-    return wrap
-
-
 # A checkpoint names those that it builds on, so full Savers restore incremental ones as they are.
-replacements.implements("tf.compat.v1.train.Saver.__init__")(
-    _without("incremental_save_restore", "incremental_include_normal_var")
-)
-replacements.implements("tf.compat.v1.train.Scaffold.__init__")(_without("incremental_save_restore"))
+@replacements.wraps("tf.compat.v1.train.Saver.__init__")
+def _saver(
+    original, self, *args, incremental_save_restore=None, incremental_include_normal_var=None, **kwargs
+):
+    del incremental_save_restore, incremental_include_normal_var
+    original(self, *args, **kwargs)
 
 
-@replacements.implements("tf.compat.v1.estimator.RunConfig.__init__")
-def _run_config(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def init(self, *args, save_incremental_checkpoint_secs=None, **kwargs):
-        original(self, *args, **kwargs)
-        if save_incremental_checkpoint_secs is not None:
-            seconds = _checked("save_incremental_checkpoint_secs", save_incremental_checkpoint_secs)
-            self._sok_incremental_secs = seconds
-
-    return init
+@replacements.wraps("tf.compat.v1.train.Scaffold.__init__")
+def _scaffold(original, self, *args, incremental_save_restore=None, **kwargs):
+    del incremental_save_restore
+    original(self, *args, **kwargs)
 
 
-@replacements.implements("tf.compat.v1.estimator.Estimator.train")
-def _estimator_train(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def train(self, input_fn, hooks=None, *args, **kwargs):
-        seconds = getattr(self.config, "_sok_incremental_secs", None)
-        if seconds is not None:
-            hooks = [*(hooks or ()), _IncrementalSaves(self.model_dir, seconds)]
-        return original(self, input_fn, hooks, *args, **kwargs)
+@replacements.wraps("tf.compat.v1.estimator.RunConfig.__init__")
+def _run_config(original, self, *args, save_incremental_checkpoint_secs=None, **kwargs):
+    original(self, *args, **kwargs)
+    if save_incremental_checkpoint_secs is not None:
+        seconds = _checked("save_incremental_checkpoint_secs", save_incremental_checkpoint_secs)
+        self._sok_incremental_secs = seconds
 
-    return train
+
+@replacements.wraps("tf.compat.v1.estimator.Estimator.train")
+def _estimator_train(original, self, input_fn, hooks=None, *args, **kwargs):
+    seconds = getattr(self.config, "_sok_incremental_secs", None)
+    if seconds is not None:
+        hooks = [*(hooks or ()), _IncrementalSaves(self.model_dir, seconds)]
+    return original(self, input_fn, hooks, *args, **kwargs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, List, NoReturn, Tuple
 
@@ -146,16 +145,12 @@ def _is_in_branch(context: Any) -> bool:
     return False
 
 
-@replacements.implements("tf.GradientTape.jacobian")
-def _refusing(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def jacobian(self, target, sources, *args, **kwargs):
-        for source in tf.nest.flatten(sources):
-            if is_embedding_variable(source):
-                raise TypeError(
-                    f"There is no Jacobian with respect to embedding variable '{source.m_var_name}', as a "
-                    "table has no dense form: take it with respect to the rows that a lookup returns"
-                )
-        return original(self, target, sources, *args, **kwargs)
-
-    return jacobian
+@replacements.wraps("tf.GradientTape.jacobian")
+def _refusing(original, self, target, sources, *args, **kwargs):
+    for source in tf.nest.flatten(sources):
+        if is_embedding_variable(source):
+            raise TypeError(
+                f"There is no Jacobian with respect to embedding variable '{source.m_var_name}', as a "
+                "table has no dense form: take it with respect to the rows that a lookup returns"
+            )
+    return original(self, target, sources, *args, **kwargs)

@@ -78,34 +78,26 @@ def _pairs(grads_and_vars: Sequence) -> list[Sequence]:
     return [pair for pair in grads_and_vars if isinstance(pair, (list, tuple)) and len(pair) == 2]
 
 
-@replacements.implements("tf.keras.optimizers.legacy.Optimizer.get_slot")
-def _without_slots(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def get_slot(self, var, slot_name):
-        # Slots of a table are in its rows; there is no slot variable to return.
-        return None if is_embedding_variable(var) else original(self, var, slot_name)
-
-    return get_slot
+@replacements.wraps("tf.keras.optimizers.legacy.Optimizer.get_slot")
+def _without_slots(original, self, var, slot_name):
+    # Slots of a table are in its rows; there is no slot variable to return.
+    return None if is_embedding_variable(var) else original(self, var, slot_name)
 
 
-@replacements.implements("tf.compat.v1.train.SyncReplicasOptimizer.apply_gradients")
-def _without_tables(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def apply_gradients(self, grads_and_vars, *args, **kwargs):
-        grads_and_vars = list(grads_and_vars)
-        tables = [variable for _, variable in _pairs(grads_and_vars) if is_embedding_variable(variable)]
-        if tables:
-            names = list_of([table.m_var_name for table in tables])
-            raise ValueError(
-                f"tf.compat.v1.train.SyncReplicasOptimizer cannot train the embedding variables {names}: it "
-                "averages gradients of several steps by row number, and a row's number may change between "
-                "steps. Use the optimizer that it wraps for them (sok.split_embedding_variable_from_others), "
-                "which applies each worker's gradients as they come; or train synchronously on ranks, with "
-                "sok.DistributedOptimizer"
-            )
-        return original(self, grads_and_vars, *args, **kwargs)
-
-    return apply_gradients
+@replacements.wraps("tf.compat.v1.train.SyncReplicasOptimizer.apply_gradients")
+def _without_tables(original, self, grads_and_vars, *args, **kwargs):
+    grads_and_vars = list(grads_and_vars)
+    tables = [variable for _, variable in _pairs(grads_and_vars) if is_embedding_variable(variable)]
+    if tables:
+        names = list_of([table.m_var_name for table in tables])
+        raise ValueError(
+            f"tf.compat.v1.train.SyncReplicasOptimizer cannot train the embedding variables {names}: it "
+            "averages gradients of several steps by row number, and a row's number may change between "
+            "steps. Use the optimizer that it wraps for them (sok.split_embedding_variable_from_others), "
+            "which applies each worker's gradients as they come; or train synchronously on ranks, with "
+            "sok.DistributedOptimizer"
+        )
+    return original(self, grads_and_vars, *args, **kwargs)
 
 
 @contextlib.contextmanager

@@ -6,9 +6,7 @@ ranks whether to save, and at which step to ask again.
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -89,50 +87,34 @@ def use_agreed_timer(hook: Any, graph: tf.Graph) -> None:
         hook._timer = AgreedTimer(seconds, exchange)
 
 
-@replacements.implements(f"{_HOOK}.begin")
-def _with_exchange(original: Callable) -> Callable:
-    """Wraps `CheckpointSaverHook.begin`, which runs before the graph is finalized."""
-
-    @functools.wraps(original)
-    def begin(self):
-        original(self)
-        has_tables = any(map(is_embedding_variable, tf.compat.v1.global_variables()))
-        by_time = getattr(self._timer, "_every_secs", None) is not None
-        if communicator().size > 1 and by_time and has_tables:
-            self._sok_exchange = make_exchange()
-
-    return begin
+@replacements.wraps(f"{_HOOK}.begin")
+def _with_exchange(original, self):
+    """Runs before the graph is finalized."""
+    original(self)
+    has_tables = any(map(is_embedding_variable, tf.compat.v1.global_variables()))
+    by_time = getattr(self._timer, "_every_secs", None) is not None
+    if communicator().size > 1 and by_time and has_tables:
+        self._sok_exchange = make_exchange()
 
 
-@replacements.implements(f"{_HOOK}.after_create_session")
-def _with_agreed_timer(original: Callable) -> Callable:
-    """Wraps `CheckpointSaverHook.after_create_session`, which runs after Savers are built."""
-
-    @functools.wraps(original)
-    def after_create_session(self, session, coord):
-        use_agreed_timer(self, session.graph)
-        return original(self, session, coord)
-
-    return after_create_session
+@replacements.wraps(f"{_HOOK}.after_create_session")
+def _with_agreed_timer(original, self, session, coord):
+    """Runs after Savers are built."""
+    use_agreed_timer(self, session.graph)
+    return original(self, session, coord)
 
 
-@replacements.implements(f"{_HOOK}.after_run")
-def _saving_when_agreed(original: Callable) -> Callable:
-    """Wraps `CheckpointSaverHook.after_run`."""
-
-    @functools.wraps(original)
-    def after_run(self, run_context, run_values):
-        timer = self._timer
-        if not isinstance(timer, AgreedTimer):
-            return original(self, run_context, run_values)
-        # The fetched global step may be from before the run on one rank and from after it on another.
-        if run_values.results + self._steps_per_run < timer.next_look:
-            return None
-        step = run_context.session.run(self._global_step_tensor)
-        if timer.look(run_context.session, step):
-            timer.update_last_triggered_step(step)
-            if self._save(run_context.session, step):
-                run_context.request_stop()
+@replacements.wraps(f"{_HOOK}.after_run")
+def _saving_when_agreed(original, self, run_context, run_values):
+    timer = self._timer
+    if not isinstance(timer, AgreedTimer):
+        return original(self, run_context, run_values)
+    # The fetched global step may be from before the run on one rank and from after it on another.
+    if run_values.results + self._steps_per_run < timer.next_look:
         return None
-
-    return after_run
+    step = run_context.session.run(self._global_step_tensor)
+    if timer.look(run_context.session, step):
+        timer.update_last_triggered_step(step)
+        if self._save(run_context.session, step):
+            run_context.request_stop()
+    return None

@@ -6,7 +6,6 @@ wrappers call the originals with the same arguments, so it has the same ops as w
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,158 +21,107 @@ _BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
 _SAVER = "tensorflow.python.training.saver.Saver"
 
 
-@replacements.implements(f"{_BUILDER}._build_internal")
-def _build_internal(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def wrapped(self, names_to_saveables, *args, **kwargs):
-        return original(self, with_given_names(names_to_saveables), *args, **kwargs)
-
-    return wrapped
+@replacements.wraps(f"{_BUILDER}._build_internal")
+def _build_internal(original, self, names_to_saveables, *args, **kwargs):
+    return original(self, with_given_names(names_to_saveables), *args, **kwargs)
 
 
-@replacements.implements(f"{_BUILDER}._GroupByDevices")
-def _group_by_devices(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def wrapped(self, saveables):
-        if not tables_of(saveables):
-            return original(self, saveables)
-        by_device: dict[str, list[Any]] = {}
-        for saveable in saveables:
-            devices = {tf.DeviceSpec.from_string(spec.device or "").to_string() for spec in saveable.specs}
-            if len(devices) != 1:
-                raise ValueError(f"All tensors of '{saveable.name}' must be on one device: {sorted(devices)}")
-            by_device.setdefault(devices.pop(), []).append(saveable)
-        return sorted(by_device.items())
-
-    return wrapped
+@replacements.wraps(f"{_BUILDER}._GroupByDevices")
+def _group_by_devices(original, self, saveables):
+    if not tables_of(saveables):
+        return original(self, saveables)
+    by_device: dict[str, list[Any]] = {}
+    for saveable in saveables:
+        devices = {tf.DeviceSpec.from_string(spec.device or "").to_string() for spec in saveable.specs}
+        if len(devices) != 1:
+            raise ValueError(f"All tensors of '{saveable.name}' must be on one device: {sorted(devices)}")
+        by_device.setdefault(devices.pop(), []).append(saveable)
+    return sorted(by_device.items())
 
 
-@replacements.implements(f"{_BUILDER}._AddSaveOps")
-def _add_save_ops(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def wrapped(self, filename_tensor, saveables):
-        tables = tables_of(saveables)
-        if not tables:
-            return original(self, filename_tensor, saveables)
-        _refuse_old_format(self, tables)
+@replacements.wraps(f"{_BUILDER}._AddSaveOps")
+def _add_save_ops(original, self, filename_tensor, saveables):
+    if not tables_of(saveables):
+        return original(self, filename_tensor, saveables)
 
-        def save_others(prefix: tf.Tensor, replacement: Callable[[Any], Any]) -> tf.Tensor | None:
-            others = [replacement(saveable) for saveable in saveables if not is_table(saveable)]
-            return original(self, prefix, others) if others else None
+    def save_others(prefix: tf.Tensor, replacement: Callable[[Any], Any]) -> tf.Tensor | None:
+        others = [replacement(saveable) for saveable in saveables if not is_table(saveable)]
+        return original(self, prefix, others) if others else None
 
-        return checkpoint_save.add_ops(
-            tables, filename_tensor, _is_incremental(self), save_others, _shared(saveables)
-        )
-
-    return wrapped
+    return _save_with_tables(self, filename_tensor, saveables, save_others)
 
 
-@replacements.implements(f"{_BUILDER}._AddShardedSaveOps")
-def _add_sharded_save_ops(original: Callable) -> Callable:
+@replacements.wraps(f"{_BUILDER}._AddShardedSaveOps")
+def _add_sharded_save_ops(original, self, filename_tensor, per_device):
     # `original` calls _AddSaveOps with other file names, and without tables.
-    @functools.wraps(original)
-    def wrapped(self, filename_tensor, per_device):
-        tables = tables_of(saveable for _, saveables in per_device for saveable in saveables)
-        if not tables:
-            return original(self, filename_tensor, per_device)
-        _refuse_old_format(self, tables)
+    everything = [saveable for _, saveables in per_device for saveable in saveables]
+    if not tables_of(everything):
+        return original(self, filename_tensor, per_device)
 
-        def save_others(prefix: tf.Tensor, replacement: Callable[[Any], Any]) -> tf.Tensor | None:
-            others = [
-                (device, [replacement(saveable) for saveable in saveables if not is_table(saveable)])
-                for device, saveables in per_device
-            ]
-            others = [(device, saveables) for device, saveables in others if saveables]
-            return original(self, prefix, others) if others else None
+    def save_others(prefix: tf.Tensor, replacement: Callable[[Any], Any]) -> tf.Tensor | None:
+        others = [
+            (device, [replacement(saveable) for saveable in saveables if not is_table(saveable)])
+            for device, saveables in per_device
+        ]
+        others = [(device, saveables) for device, saveables in others if saveables]
+        return original(self, prefix, others) if others else None
 
-        everything = [saveable for _, saveables in per_device for saveable in saveables]
-        return checkpoint_save.add_ops(
-            tables, filename_tensor, _is_incremental(self), save_others, _shared(everything)
-        )
-
-    return wrapped
+    return _save_with_tables(self, filename_tensor, everything, save_others)
 
 
-def _refuse_old_format(builder: Any, tables: Sequence[Any]) -> None:
+def _save_with_tables(
+    builder: Any, filename: tf.Tensor, saveables: Sequence[Any], save_others: Callable
+) -> tf.Tensor:
+    tables = tables_of(saveables)
     if builder._write_version != tf.compat.v1.train.SaverDef.V2:
         raise ValueError(
             f"A Saver of the embedding variables {list_of([name_of(table) for table in tables])} must have "
             f"write_version=SaverDef.V2, the default, not {builder._write_version}: the older format has no "
             "place for tables. A Saver with the default restores checkpoints of the older format too"
         )
+    is_incremental = getattr(builder, "sok_incremental", False)
+    # Those besides tables of which every rank has a part.
+    shared = [saveable for saveable in saveables if hasattr(saveable, "of_all_ranks")]
+    return checkpoint_save.add_ops(tables, filename, is_incremental, save_others, shared)
 
 
-def _shared(saveables: Sequence[Any]) -> list[Any]:
-    """The saveable objects besides tables of which every rank has a part."""
-    return [saveable for saveable in saveables if hasattr(saveable, "of_all_ranks")]
+@replacements.wraps(f"{_BUILDER}._AddRestoreOps")
+def _add_restore_ops(
+    original,
+    self,
+    filename_tensor,
+    saveables,
+    restore_sequentially,
+    reshape,
+    preferred_shard=-1,
+    name="restore_all",
+):
+    arguments = (filename_tensor, saveables, restore_sequentially, reshape, preferred_shard, name)
+    left_out_tables.note_saver(filename_tensor, saveables)
+    if not tables_of(saveables):
+        return original(self, *arguments)
+    return checkpoint_restore.add_ops(self, original, *arguments)
 
 
-def _is_incremental(builder: Any) -> bool:
-    return getattr(builder, "sok_incremental", False)
+@replacements.wraps(f"{_BUILDER}._AddShardedRestoreOps")
+def _add_sharded_restore_ops(original, self, filename_tensor, per_device, restore_sequentially, reshape):
+    everything = [saveable for _, saveables in per_device for saveable in saveables]
+    if not tables_of(everything):
+        return original(self, filename_tensor, per_device, restore_sequentially, reshape)
+    # One call for all devices, so that nothing is assigned before all tables were checked.
+    return self._AddRestoreOps(filename_tensor, everything, restore_sequentially, reshape)
 
 
-@replacements.implements(f"{_BUILDER}._AddRestoreOps")
-def _add_restore_ops(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def wrapped(
-        self,
-        filename_tensor,
-        saveables,
-        restore_sequentially,
-        reshape,
-        preferred_shard=-1,
-        name="restore_all",
-    ):
-        arguments = (filename_tensor, saveables, restore_sequentially, reshape, preferred_shard, name)
-        left_out_tables.note_saver(filename_tensor, saveables)
-        if not tables_of(saveables):
-            return original(self, *arguments)
-        return checkpoint_restore.add_ops(self, original, *arguments)
-
-    return wrapped
+replacements.wraps(f"{_SAVER}.save")(checkpoint_save.save)
+replacements.wraps(f"{_SAVER}._MaybeDeleteOldCheckpoints")(old_checkpoints.remove)
 
 
-@replacements.implements(f"{_BUILDER}._AddShardedRestoreOps")
-def _add_sharded_restore_ops(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def wrapped(self, filename_tensor, per_device, restore_sequentially, reshape):
-        everything: Sequence[Any] = [saveable for _, saveables in per_device for saveable in saveables]
-        if not tables_of(everything):
-            return original(self, filename_tensor, per_device, restore_sequentially, reshape)
-        # One call for all devices, so that nothing is assigned before all tables were checked.
-        return self._AddRestoreOps(filename_tensor, everything, restore_sequentially, reshape)
-
-    return wrapped
-
-
-@replacements.implements(f"{_SAVER}.save")
-def _save(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def save(self, *args, **kwargs):
-        return checkpoint_save.save(original, self, *args, **kwargs)
-
-    return save
-
-
-@replacements.implements(f"{_SAVER}._MaybeDeleteOldCheckpoints")
-def _remove_old(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def remove_old(self, *args, **kwargs):
-        old_checkpoints.remove(original, self, *args, **kwargs)
-
-    return remove_old
-
-
-@replacements.implements(f"{_SAVER}.restore")
-def _restore(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def restore(self, sess, save_path):
-        if not checkpoint_save.has_tables(self, getattr(sess, "graph", None)):
-            result = original(self, sess, save_path)
-        else:
-            result = checkpoint_restore.restore(original, self, sess, save_path)
-            checkpoint_save.note_use(sess.graph, os.fsdecode(save_path))
-        left_out_tables.warn(self, sess, save_path)
-        return result
-
-    return restore
+@replacements.wraps(f"{_SAVER}.restore")
+def _restore(original, self, sess, save_path):
+    if not checkpoint_save.has_tables(self, getattr(sess, "graph", None)):
+        result = original(self, sess, save_path)
+    else:
+        result = checkpoint_restore.restore(original, self, sess, save_path)
+        checkpoint_save.note_use(sess.graph, os.fsdecode(save_path))
+    left_out_tables.warn(self, sess, save_path)
+    return result

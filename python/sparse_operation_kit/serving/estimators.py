@@ -125,29 +125,23 @@ def _in_stock_ops(absent: Any, row_dtype: tf.DType) -> Iterator[None]:
         _stock_options.reset(token)
 
 
-@replacements.implements("tf.compat.v1.estimator.Estimator._export_all_saved_models")
-def _by_rank_0(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def export_all_saved_models(
-        self, export_dir_base, input_receiver_fn_map, *args, checkpoint_path=None, **kwargs
-    ):
-        checkpoint_path = checkpoint_path or self.latest_checkpoint()
-        kwargs["checkpoint_path"] = checkpoint_path
+@replacements.wraps("tf.compat.v1.estimator.Estimator._export_all_saved_models")
+def _by_rank_0(original, self, export_dir_base, input_receiver_fn_map, *args, checkpoint_path=None, **kwargs):
+    checkpoint_path = checkpoint_path or self.latest_checkpoint()
+    kwargs["checkpoint_path"] = checkpoint_path
 
-        def write(base, *arguments, **keywords):
-            # Requests to a served model add no rows.
-            only_serves = set(input_receiver_fn_map) == {tf.compat.v1.estimator.ModeKeys.PREDICT}
-            with reading_only() if only_serves else contextlib.nullcontext():
-                return original(self, base, input_receiver_fn_map, *arguments, **keywords)
+    def write(base, *arguments, **keywords):
+        # Requests to a served model add no rows.
+        only_serves = set(input_receiver_fn_map) == {tf.compat.v1.estimator.ModeKeys.PREDICT}
+        with reading_only() if only_serves else contextlib.nullcontext():
+            return original(self, base, input_receiver_fn_map, *arguments, **keywords)
 
-        if _stock_options.get() is not None:
-            write = functools.partial(_write_and_rewrite, write)
-        is_one_process = communicator().size == 1 and not servers_of_config()
-        if is_one_process or not _has_tables(checkpoint_path):
-            return write(export_dir_base, *args, **kwargs)
-        return export_by_rank_0(lambda: write(export_dir_base, *args, **kwargs), export_dir_base)
-
-    return export_all_saved_models
+    if _stock_options.get() is not None:
+        write = functools.partial(_write_and_rewrite, write)
+    is_one_process = communicator().size == 1 and not servers_of_config()
+    if is_one_process or not _has_tables(checkpoint_path):
+        return write(export_dir_base, *args, **kwargs)
+    return export_by_rank_0(lambda: write(export_dir_base, *args, **kwargs), export_dir_base)
 
 
 def export_by_rank_0(export: Callable[[], bytes], export_dir_base: Any) -> bytes | None:
@@ -194,16 +188,12 @@ def rank_0_decides() -> Iterator[None]:
         _rank_0_decides.reset(token)
 
 
-@replacements.implements(
+@replacements.wraps(
     "tensorflow_estimator.python.estimator.training._TrainingExecutor._Evaluator.evaluate_and_export"
 )
-def _of_rank_0(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def evaluate_and_export(self):
-        with rank_0_decides():
-            return original(self)
-
-    return evaluate_and_export
+def _of_rank_0(original, self):
+    with rank_0_decides():
+        return original(self)
 
 
 def _write_and_rewrite(write: Callable, base: Any, *args: Any, **kwargs: Any) -> bytes:
@@ -221,15 +211,11 @@ def _write_and_rewrite(write: Callable, base: Any, *args: Any, **kwargs: Any) ->
     return os.fsencode(to)
 
 
-@replacements.implements("tf.compat.v1.estimator.Estimator._call_model_fn_eval")
-def _in_one_process(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def call_model_fn_eval(self, *args, **kwargs):
-        is_of_cluster = communicator().size == 1 and servers_of_config()
-        with alone() if is_of_cluster else contextlib.nullcontext():
-            return original(self, *args, **kwargs)
-
-    return call_model_fn_eval
+@replacements.wraps("tf.compat.v1.estimator.Estimator._call_model_fn_eval")
+def _in_one_process(original, self, *args, **kwargs):
+    is_of_cluster = communicator().size == 1 and servers_of_config()
+    with alone() if is_of_cluster else contextlib.nullcontext():
+        return original(self, *args, **kwargs)
 
 
 def _has_tables(checkpoint: Any) -> bool:

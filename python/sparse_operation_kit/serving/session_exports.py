@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,30 +175,27 @@ def freeze(
         return part.definition()
 
 
-@replacements.implements("tf.compat.v1.graph_util.convert_variables_to_constants")
-def _with_tables(original: Callable) -> Callable:
-    @functools.wraps(original)
-    def convert_variables_to_constants(
-        sess,
-        input_graph_def,
-        output_node_names,
-        variable_names_whitelist=None,
-        variable_names_blacklist=None,
-    ):
-        tables = set(graph_ops.tables_behind_nodes(input_graph_def, output_node_names))
-        frozen = tables - set(variable_names_blacklist or ())
-        if variable_names_whitelist is not None:
-            frozen &= set(variable_names_whitelist)
-        if frozen and frozen != tables:
-            left = ", ".join(f"'{name}'" for name in sorted(tables - frozen))
-            raise ValueError(f"Either all tables of a graph become constants, or none: {left} would be left")
-        if frozen:
-            input_graph_def = freeze(sess, input_graph_def, output_node_names)
-        return original(
-            sess, input_graph_def, output_node_names, variable_names_whitelist, variable_names_blacklist
-        )
-
-    return convert_variables_to_constants
+@replacements.wraps("tf.compat.v1.graph_util.convert_variables_to_constants")
+def _with_tables(
+    original,
+    sess,
+    input_graph_def,
+    output_node_names,
+    variable_names_whitelist=None,
+    variable_names_blacklist=None,
+):
+    tables = set(graph_ops.tables_behind_nodes(input_graph_def, output_node_names))
+    frozen = tables - set(variable_names_blacklist or ())
+    if variable_names_whitelist is not None:
+        frozen &= set(variable_names_whitelist)
+    if frozen and frozen != tables:
+        left = ", ".join(f"'{name}'" for name in sorted(tables - frozen))
+        raise ValueError(f"Either all tables of a graph become constants, or none: {left} would be left")
+    if frozen:
+        input_graph_def = freeze(sess, input_graph_def, output_node_names)
+    return original(
+        sess, input_graph_def, output_node_names, variable_names_whitelist, variable_names_blacklist
+    )
 
 
 def _model(graph: tf.Graph, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Any:

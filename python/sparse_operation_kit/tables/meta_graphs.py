@@ -203,31 +203,26 @@ def _own_table(handle: tf.Operation, name: str) -> None:
         handle._set_attr("shared_name", tf.compat.v1.AttrValue(s=name.encode()))
 
 
-@replacements.implements(f"{_META_GRAPH}.create_meta_graph_def")
-def _with_tables_of_collections(original: Callable) -> Callable:
+@replacements.wraps(f"{_META_GRAPH}.create_meta_graph_def")
+def _with_tables_of_collections(original: Callable, *args: Any, **kwargs: Any) -> Any:
     """Wraps what makes a MetaGraph: a table is in those collections of a `collection_list` that it was in."""
-
-    @functools.wraps(original)
-    def create(*args: Any, **kwargs: Any) -> Any:
-        arguments = inspect.signature(original).bind(*args, **kwargs).arguments
-        wanted = arguments.get("collection_list")
-        graph = arguments.get("graph") or tf.compat.v1.get_default_graph()
-        if not graph_keys.embedding_variables(graph):
-            return original(*args, **kwargs)
-        keys = list(wanted or ())
-        is_part = wanted is not None and graph_keys.TABLES not in keys
-        if is_part:
-            arguments["collection_list"] = [*keys, graph_keys.TABLES]
-        meta_graph = original(**arguments)
-        definitions = meta_graph.collection_def
-        if is_part:
-            _keep_collections(definitions, keys)
-        # Collections of tables alone: TensorFlow would report an error when it imports nothing.
-        for key in [key for key, one in definitions.items() if one.WhichOneof("kind") is None]:
-            del definitions[key]
-        return meta_graph
-
-    return create
+    arguments = inspect.signature(original).bind(*args, **kwargs).arguments
+    wanted = arguments.get("collection_list")
+    graph = arguments.get("graph") or tf.compat.v1.get_default_graph()
+    if not graph_keys.embedding_variables(graph):
+        return original(*args, **kwargs)
+    keys = list(wanted or ())
+    is_part = wanted is not None and graph_keys.TABLES not in keys
+    if is_part:
+        arguments["collection_list"] = [*keys, graph_keys.TABLES]
+    meta_graph = original(**arguments)
+    definitions = meta_graph.collection_def
+    if is_part:
+        _keep_collections(definitions, keys)
+    # Collections of tables alone: TensorFlow would report an error when it imports nothing.
+    for key in [key for key, one in definitions.items() if one.WhichOneof("kind") is None]:
+        del definitions[key]
+    return meta_graph
 
 
 def _keep_collections(definitions: Any, wanted: Collection[str]) -> None:
@@ -247,25 +242,21 @@ def _keep_collections(definitions: Any, wanted: Collection[str]) -> None:
         del definitions[graph_keys.TABLES]
 
 
-@replacements.implements(f"{_META_GRAPH}._node_def")
-def _of_scope(original: Callable) -> Callable:
+@replacements.wraps(f"{_META_GRAPH}._node_def")
+def _of_scope(
+    original: Callable, from_node_def: Any, export_scope: str | None, *args: Any, **kwargs: Any
+) -> Any:
     """Wraps what exports a node of a scope: a table leaves an Init outside and the scope's name behind."""
-
-    @functools.wraps(original)
-    def node_def(from_node_def: Any, export_scope: str | None, *args: Any, **kwargs: Any) -> Any:
-        if export_scope and from_node_def.op in (graph_ops.TABLE, graph_ops.INITIALIZE_TABLE):
-            given, from_node_def = from_node_def, type(from_node_def)()
-            from_node_def.CopyFrom(given)
-            inside = [
-                one for one in given.input if not _INIT.fullmatch(one) or one[1:].startswith(export_scope)
-            ]
-            from_node_def.input[:] = inside
-            if "shared_name" in given.attr:
-                name = ops.strip_name_scope(given.attr["shared_name"].s.decode(), export_scope)
-                from_node_def.attr["shared_name"].s = name.encode()
-        return original(from_node_def, export_scope, *args, **kwargs)
-
-    return node_def
+    if export_scope and from_node_def.op in (graph_ops.TABLE, graph_ops.INITIALIZE_TABLE):
+        given, from_node_def = from_node_def, type(from_node_def)()
+        from_node_def.CopyFrom(given)
+        from_node_def.input[:] = [
+            one for one in given.input if not _INIT.fullmatch(one) or one[1:].startswith(export_scope)
+        ]
+        if "shared_name" in given.attr:
+            name = ops.strip_name_scope(given.attr["shared_name"].s.decode(), export_scope)
+            from_node_def.attr["shared_name"].s = name.encode()
+    return original(from_node_def, export_scope, *args, **kwargs)
 
 
 ops.register_proto_function(graph_keys.TABLES, wrappers_pb2.StringValue, to_proto, from_proto)
