@@ -351,6 +351,6 @@ def test_names_of_entries_are_where_tensorflow_has_them():
     ],
 )
 def test_versions_that_need_an_entry(since, before, needed_by):
-    entry = Replacement("tf.name", Part.SAVERS, "Because.", since=since, before=before)
+    entry = Replacement("tf.name", "Because.", Part.SAVERS, since=since, before=before)
     versions = [(1, 14), (1, 15), (2, 15), (2, 21), (3, 0)]
     assert [version for version in versions if entry.is_needed(version)] == needed_by

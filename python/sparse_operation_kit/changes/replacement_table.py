@@ -79,8 +79,8 @@ class Replacement:
 
     Attributes:
       name: the dotted name of what is changed; unique.
-      part: the part that it is installed with.
       reason: why TensorFlow's own behavior does not work.
+      part: the part that it is installed with.
       how: how it is changed.
       since: the first TensorFlow version, (major, minor), that needs the entry.
       before: the first later version that does not need it; None if all later versions need it.
@@ -89,8 +89,8 @@ class Replacement:
     """
 
     name: str
-    part: enum.Enum
     reason: str
+    part: enum.Enum
     how: How = How.WRAPPED
     since: tuple[int, int] = OLDEST
     before: tuple[int, int] | None = None
@@ -184,204 +184,152 @@ def with_function(path: str, *modules: str) -> Callable[[], Sequence[Any]]:
     return find
 
 
+_of_tapes, _of_optimizers, _of_savers, _of_columns, _of_norms, _of_variables = (
+    functools.partial(Replacement, part=part) for part in Part
+)
+
 TABLE: tuple[Replacement, ...] = (
-    Replacement(
+    _of_tapes(
         "tf.GradientTape.jacobian",
-        Part.GRADIENT_TAPES,
         "A Jacobian with respect to a table would be dense; the error says what to do.",
     ),
-    Replacement(
+    _of_tapes(
         "tf.recompute_grad",
-        Part.GRADIENT_TAPES,
         "It reads the variables of the function whole. Lookups of tables are made once, and not recomputed.",
         find_owners=with_function("recompute_grad", f"{_VARIABLES}.custom_gradient"),
     ),
-    Replacement(
-        f"{_V1_OPTIMIZER}.apply_gradients",
-        Part.OPTIMIZERS,
-        _HAS_ITS_OWN_UPDATE,
-    ),
-    Replacement(
+    _of_optimizers(f"{_V1_OPTIMIZER}.apply_gradients", _HAS_ITS_OWN_UPDATE),
+    _of_optimizers(
         "tf.compat.v1.train.SyncReplicasOptimizer.apply_gradients",
-        Part.OPTIMIZERS,
         "It averages gradients by row number, which may change between steps; the error says what to do.",
     ),
-    Replacement(
-        f"{_LEGACY_OPTIMIZER}.apply_gradients",
-        Part.OPTIMIZERS,
-        _HAS_ITS_OWN_UPDATE,
-        find_owners=_legacy_keras_optimizers,
+    _of_optimizers(
+        f"{_LEGACY_OPTIMIZER}.apply_gradients", _HAS_ITS_OWN_UPDATE, find_owners=_legacy_keras_optimizers
     ),
-    Replacement(
+    _of_optimizers(
         f"{_LEGACY_OPTIMIZER}.get_slot",
-        Part.OPTIMIZERS,
         "There is no variable for a table's slot: None instead of a KeyError.",
         find_owners=_legacy_keras_optimizers,
     ),
-    Replacement(
+    _of_optimizers(
         "tf.keras.optimizers.Optimizer.apply_gradients",
-        Part.OPTIMIZERS,
         "Keras' newer optimizers cannot train tables; the error says which can.",
         find_owners=compat.other_keras_optimizers,
     ),
-    Replacement(
+    _of_savers(
         f"{_SAVER_BUILDER}._build_internal",
-        Part.SAVERS,
         "If a Saver gets a table under another name, the table is saved under that name.",
     ),
-    Replacement(
+    _of_savers(
         f"{_SAVER_BUILDER}._GroupByDevices",
-        Part.SAVERS,
         "It reads the device of what is saved, and a table is not a tensor.",
         before=(2, 0),
     ),
-    Replacement(f"{_SAVER_BUILDER}._AddSaveOps", Part.SAVERS, _NOT_THE_ROWS),
-    Replacement(f"{_SAVER_BUILDER}._AddShardedSaveOps", Part.SAVERS, _NOT_THE_ROWS),
-    Replacement(f"{_SAVER_BUILDER}._AddRestoreOps", Part.SAVERS, _NOT_THE_ROWS),
-    Replacement(
+    _of_savers(f"{_SAVER_BUILDER}._AddSaveOps", _NOT_THE_ROWS),
+    _of_savers(f"{_SAVER_BUILDER}._AddShardedSaveOps", _NOT_THE_ROWS),
+    _of_savers(f"{_SAVER_BUILDER}._AddRestoreOps", _NOT_THE_ROWS),
+    _of_savers(
         f"{_SAVER_BUILDER}._AddShardedRestoreOps",
-        Part.SAVERS,
         "All tables are checked before anything is assigned on any device.",
     ),
-    Replacement(
-        f"{_SAVER}.save",
-        Part.SAVERS,
-        "All ranks save together, and return or raise together.",
-    ),
-    Replacement(
-        f"{_SAVER}.restore",
-        Part.SAVERS,
-        "An error for a damaged table names the checkpoint.",
-    ),
-    Replacement(
+    _of_savers(f"{_SAVER}.save", "All ranks save together, and return or raise together."),
+    _of_savers(f"{_SAVER}.restore", "An error for a damaged table names the checkpoint."),
+    _of_savers(
         f"{_SAVER}._MaybeDeleteOldCheckpoints",
-        Part.SAVERS,
         "`max_to_keep` must keep what another process saved under the same prefix.",
     ),
-    Replacement(
+    _of_savers(
         f"{_META_GRAPH}.create_meta_graph_def",
-        Part.SAVERS,
         "A MetaGraph with a `collection_list` has tables in those collections, as other variables.",
     ),
-    Replacement(
+    _of_savers(
         f"{_META_GRAPH}._node_def",
-        Part.SAVERS,
         "A table whose scope is exported leaves `sok.Init` and the scope's name behind.",
     ),
-    Replacement(
+    _of_savers(
         f"{_SAVER_HOOK}.begin",
-        Part.SAVERS,
         "The ranks' clocks differ, so rank 0 decides when all save. This adds the ops for it.",
     ),
-    Replacement(
-        f"{_SAVER_HOOK}.after_create_session",
-        Part.SAVERS,
-        "See `begin`: gives the hook a timer that asks rank 0.",
+    _of_savers(
+        f"{_SAVER_HOOK}.after_create_session", "See `begin`: gives the hook a timer that asks rank 0."
     ),
-    Replacement(f"{_SAVER_HOOK}.after_run", Part.SAVERS, "See `begin`: asks that timer."),
-    Replacement(
+    _of_savers(f"{_SAVER_HOOK}.after_run", "See `begin`: asks that timer."),
+    _of_savers(
         f"{_CHECKPOINTS}._init_from_checkpoint",
-        Part.SAVERS,
         "`init_from_checkpoint` and warm starts load tables too. " + _NOT_THE_ROWS,
     ),
-    Replacement(
+    _of_savers(
         f"{_WARM_START}._infer_var_name",
-        Part.SAVERS,
         "A warm start finds a table under the name that checkpoints have for it.",
     ),
-    Replacement(
+    _of_savers(
         f"{_WARM_START}._warm_start_var_with_vocab",
-        Part.SAVERS,
         "A table has keys and not a vocabulary's lines; the error says what to do.",
     ),
-    Replacement(
+    _of_savers(
         "tf.compat.v1.estimator.Estimator._call_model_fn_eval",
-        Part.SAVERS,
         "A task of a cluster with servers evaluates with tables of its own process.",
         before=WITHOUT_ESTIMATOR,
         find_owners=_estimators,
     ),
-    Replacement(
+    _of_savers(
         "tf.compat.v1.estimator.Estimator._export_all_saved_models",
-        Part.SAVERS,
         "Of ranks with tables, rank 0 exports the model with all rows.",
         before=WITHOUT_ESTIMATOR,
         find_owners=_estimators,
     ),
-    Replacement(
+    _of_savers(
         "tensorflow_estimator.python.estimator.training._TrainingExecutor._Evaluator.evaluate_and_export",
-        Part.SAVERS,
         "In train_and_evaluate rank 0's results decide whether an exporter exports.",
         before=WITHOUT_ESTIMATOR,
         find_owners=_evaluators,
     ),
-    Replacement(f"{_COLUMNS_V2}.EmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
-    Replacement(f"{_COLUMNS_V2}.SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
-    Replacement(f"{_COLUMNS_V1}._SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
-    Replacement(
+    _of_columns(f"{_COLUMNS_V2}.EmbeddingColumn.__new__", _MAKES_COLUMNS),
+    _of_columns(f"{_COLUMNS_V2}.SharedEmbeddingColumn.__new__", _MAKES_COLUMNS),
+    _of_columns(f"{_COLUMNS_V1}._SharedEmbeddingColumn.__new__", _MAKES_COLUMNS),
+    _of_columns(
         f"{_COLUMNS_V2}.IndicatorColumn.__new__",
-        Part.FEATURE_COLUMNS,
         "An indicator needs a number of buckets, which unbounded keys do not have; the error says so.",
     ),
-    Replacement(
-        f"{_COLUMNS_V1}._internal_input_layer",
-        Part.FEATURE_COLUMNS,
-        "The columns of a group are looked up in one op.",
-    ),
-    Replacement(
+    _of_columns(f"{_COLUMNS_V1}._internal_input_layer", "The columns of a group are looked up in one op."),
+    _of_columns(
         "tf.keras.layers.DenseFeatures.call",
-        Part.FEATURE_COLUMNS,
         "The columns of a group are looked up in one op.",
         find_owners=compat.dense_features_layers,
     ),
-    Replacement(
-        f"{_COLUMNS_V1}._LinearModel.call",
-        Part.FEATURE_COLUMNS,
-        "The weights of all columns with tables are read in one lookup.",
+    _of_columns(
+        f"{_COLUMNS_V1}._LinearModel.call", "The weights of all columns with tables are read in one lookup."
     ),
-    Replacement(
-        f"{_COLUMNS_V1}._create_categorical_column_weighted_sum", Part.FEATURE_COLUMNS, _WEIGHTS_IN_TABLES
-    ),
-    Replacement(f"{_COLUMNS_V1}._FCLinearWrapper.build", Part.FEATURE_COLUMNS, _WEIGHTS_IN_TABLES),
-    Replacement(
+    _of_columns(f"{_COLUMNS_V1}._create_categorical_column_weighted_sum", _WEIGHTS_IN_TABLES),
+    _of_columns(f"{_COLUMNS_V1}._FCLinearWrapper.build", _WEIGHTS_IN_TABLES),
+    _of_columns(
         f"{_COLUMNS_V2}._StateManagerImpl.create_variable",
-        Part.FEATURE_COLUMNS,
         "Estimator's own linear models read all weights, which a table does not allow; the error says so.",
         before=WITHOUT_ESTIMATOR,
     ),
-    Replacement("tf.linalg.global_norm", Part.NORMS, _EXACT_NORM, How.DISPATCHED),
-    Replacement("tf.clip_by_norm", Part.NORMS, _EXACT_NORM, How.DISPATCHED),
-    Replacement(
-        "tf.clip_by_value",
-        Part.NORMS,
-        "It clips the sum of each row of a table's gradient.",
-        How.DISPATCHED,
-    ),
-    Replacement(
+    _of_norms("tf.linalg.global_norm", _EXACT_NORM, how=How.DISPATCHED),
+    _of_norms("tf.clip_by_norm", _EXACT_NORM, how=How.DISPATCHED),
+    _of_norms("tf.clip_by_value", "It clips the sum of each row of a table's gradient.", how=How.DISPATCHED),
+    _of_norms(
         "tf.IndexedSlices",
-        Part.NORMS,
         "A table's gradient becomes a dense tensor if the table has a capacity; else the error names it.",
-        How.CONVERTED,
+        how=How.CONVERTED,
     ),
-    Replacement(
+    _of_variables(
         f"{_EMBEDDING_OPS}._embedding_lookup_and_transform",
-        Part.VARIABLES,
         "A table is no part of a partitioned variable; the error for a list of tables says what to do.",
     ),
-    Replacement(
+    _of_variables(
         "tf.compat.v1.count_up_to",
-        Part.VARIABLES,
         "The error names the table.",
         find_owners=with_function("count_up_to", f"{_VARIABLES}.state_ops"),
     ),
-    Replacement(
+    _of_variables(
         "tf.train.ExponentialMovingAverage.average_name",
-        Part.VARIABLES,
         "A table has no average, so `variables_to_restore` restores it under its own name.",
     ),
-    Replacement(
+    _of_variables(
         "tf.compat.v1.graph_util.convert_variables_to_constants",
-        Part.VARIABLES,
         "Tables become constants too, and lookups TensorFlow's own ops.",
         find_owners=with_function(
             "graph_util.convert_variables_to_constants",

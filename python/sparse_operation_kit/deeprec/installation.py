@@ -125,7 +125,7 @@ def _add(entry: Replacement, implementation: Any) -> None:
 
 
 def _in_class(owner: str, name: str) -> Replacement:
-    return Replacement(f"tf.compat.v1.{owner[len('tf.') :]}.{name}", Part.NAMES, _REASON, How.ADDED)
+    return Replacement(f"tf.compat.v1.{owner[len('tf.') :]}.{name}", _REASON, Part.NAMES, How.ADDED)
 
 
 def _in_namespace(name: str) -> Replacement:
@@ -135,13 +135,13 @@ def _in_namespace(name: str) -> Replacement:
     def find_owners() -> list[types.ModuleType]:
         return [*namespaces(namespace), *map(find_owner, _ALSO_IN.get(namespace or path, ()))]
 
-    return Replacement(name, Part.NAMES, _REASON, How.ADDED, find_owners=find_owners)
+    return Replacement(name, _REASON, Part.NAMES, How.ADDED, find_owners=find_owners)
 
 
 def _new_module(module: types.ModuleType) -> Replacement:
     names = ", ".join(f"`{name}`" for name in sorted(_contents(module)))
     reason = f"Programs written for DeepRec import {names} from it."
-    return Replacement(module.__name__, Part.NAMES, reason, How.ADDED_MODULE)
+    return Replacement(module.__name__, reason, Part.NAMES, How.ADDED_MODULE)
 
 
 def _contents(module: types.ModuleType) -> Iterator[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -28,6 +29,7 @@ INSTALLED_BY: dict[enum.Enum, str] = {
     ),
     Part.NAMES: "`import sparse_operation_kit.deeprec`, and its `install`",
 }
+_of_collective_training, _of_names = (functools.partial(Replacement, part=part) for part in Part)
 
 # The first version without tf.contrib.
 _WITHOUT_CONTRIB = (2, 0)
@@ -61,9 +63,8 @@ _ARGUMENTS = dict.fromkeys(
 
 
 def _arguments(name: str, *modules: str) -> Replacement:
-    return Replacement(
+    return _of_names(
         f"tf.{name}",
-        Part.NAMES,
         _ARGUMENTS.get(name, "Programs written for DeepRec pass it arguments that TensorFlow does not have."),
         find_owners=with_function(name, *modules),
     )
@@ -72,37 +73,31 @@ def _arguments(name: str, *modules: str) -> Replacement:
 def _errors_of_absent_names(owner: str) -> Replacement:
     is_public = owner.partition(".")[0] == "tf"
     if owner in LATE_OWNERS_OF_ABSENT_NAMES:
-        return Replacement(
+        return _of_names(
             f"{owner}.__getattr__",
-            Part.NAMES,
             "The same, once a program imports the module.",
-            How.ERRORS,
+            how=How.ERRORS,
             before=_WITHOUT_CONTRIB,
             find_owners=lambda: [sys.modules[owner]] if owner in sys.modules else [],
         )
-    return Replacement(
+    return _of_names(
         f"{owner}.__getattr__",
-        Part.NAMES,
         "The error for a name of DeepRec that is absent says what to use instead.",
-        How.ERRORS,
+        how=How.ERRORS,
         find_owners=(lambda: namespaces(owner.partition(".")[2])) if is_public else None,
     )
 
 
 TABLE: Sequence[Replacement] = (
-    Replacement(
+    _of_collective_training(
         "tf.compat.v1.train.Optimizer.compute_gradients",
-        Part.COLLECTIVE_TRAINING,
         "Programs written for DeepRec expect gradients averaged over the ranks, and clip those.",
     ),
-    Replacement(
-        f"{_VARIABLES}.resource_variable_ops.ResourceVariable._init_from_args",
-        Part.COLLECTIVE_TRAINING,
-        _INITIAL_VALUES,
+    _of_collective_training(
+        f"{_VARIABLES}.resource_variable_ops.ResourceVariable._init_from_args", _INITIAL_VALUES
     ),
-    Replacement(
+    _of_collective_training(
         f"{_VARIABLES}.ref_variable.RefVariable._init_from_args",
-        Part.COLLECTIVE_TRAINING,
         _INITIAL_VALUES,
         find_owners=lambda: [RefVariable],
     ),
@@ -119,7 +114,7 @@ TABLE: Sequence[Replacement] = (
         )
     ),
     *(
-        Replacement(f"{message}.{method}", Part.NAMES, reason, how)
+        _of_names(f"{message}.{method}", reason, how=how)
         for message in CONFIG_MESSAGES.values()
         for method, reason, how in (
             ("__setattr__", "Programs written for DeepRec set fields that TensorFlow lacks.", How.WRAPPED),
@@ -127,51 +122,42 @@ TABLE: Sequence[Replacement] = (
         )
     ),
     *(_errors_of_absent_names(owner) for owner in OWNERS_OF_ABSENT_NAMES + LATE_OWNERS_OF_ABSENT_NAMES),
-    Replacement(
+    _of_names(
         "sys.meta_path",
-        Part.NAMES,
         "The same for imports of such names and modules.",
-        How.ADDED_FINDERS,
+        how=How.ADDED_FINDERS,
         find_owners=lambda: [sys],
     ),
     # Before those of hooks, which importing Estimator wraps.
-    Replacement(
+    _of_names(
         "tf.compat.v1.estimator.RunConfig.__init__",
-        Part.NAMES,
         "In DeepRec it has the argument `save_incremental_checkpoint_secs`.",
         before=WITHOUT_ESTIMATOR,
     ),
-    Replacement(
+    _of_names(
         "tf.compat.v1.estimator.Estimator.train",
-        Part.NAMES,
         "Saves incremental checkpoints if the RunConfig has `save_incremental_checkpoint_secs`.",
         before=WITHOUT_ESTIMATOR,
     ),
-    Replacement(
+    _of_names(
         "tf.compat.v1.train.MonitoredTrainingSession",
-        Part.NAMES,
         "In DeepRec it has the argument `save_incremental_checkpoint_secs`.",
         find_owners=with_function("train.MonitoredTrainingSession"),
     ),
-    Replacement(
+    _of_names(
         "tf.compat.v1.train.Server.__init__",
-        Part.NAMES,
         "DeepRec's protocols `grpc++` and `star_server` mean grpc, the only one here; the log says so once.",
     ),
-    Replacement(
+    _of_names(
         "tf.compat.v1.train.CheckpointSaverHook.__init__",
-        Part.NAMES,
         "In DeepRec it has the argument `incremental_save_secs`.",
     ),
-    Replacement(
+    _of_names(
         "tf.compat.v1.train.Saver.__init__",
-        Part.NAMES,
         "In DeepRec it has the arguments `incremental_save_restore` and `incremental_include_normal_var`.",
     ),
-    Replacement(
-        "tf.compat.v1.train.Scaffold.__init__",
-        Part.NAMES,
-        "In DeepRec it has the argument `incremental_save_restore`.",
+    _of_names(
+        "tf.compat.v1.train.Scaffold.__init__", "In DeepRec it has the argument `incremental_save_restore`."
     ),
 )
 
