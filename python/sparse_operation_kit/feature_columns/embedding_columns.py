@@ -11,7 +11,7 @@ import abc
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -28,6 +28,7 @@ from sparse_operation_kit.feature_columns.categorical_column import UNBOUNDED, e
 from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone
 from sparse_operation_kit.feature_columns.scopes import Group
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
+from sparse_operation_kit.newer_python import set_within
 from sparse_operation_kit.saver.warm_start import init_from_checkpoint
 
 _rows_of_columns: contextvars.ContextVar[dict[Any, tf.Tensor] | None] = contextvars.ContextVar(
@@ -35,15 +36,12 @@ _rows_of_columns: contextvars.ContextVar[dict[Any, tf.Tensor] | None] = contextv
 )
 
 
-@contextlib.contextmanager
-def looked_up_before(columns: Sequence[TableColumn], rows: Sequence[tf.Tensor]) -> Iterator[None]:
+def looked_up_before(
+    columns: Sequence[TableColumn], rows: Sequence[tf.Tensor]
+) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which `get_dense_tensor` of the columns returns these rows."""
     # Columns are compared by value, because Keras copies some of them.
-    token = _rows_of_columns.set(dict(zip(columns, rows)))
-    try:
-        yield
-    finally:
-        _rows_of_columns.reset(token)
+    return set_within(_rows_of_columns, dict(zip(columns, rows)))
 
 
 def in_groups(columns: Sequence[Any]) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +17,7 @@ from sparse_operation_kit.feature_columns.lookups import (
     sparse_features,
 )
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
+from sparse_operation_kit.newer_python import set_within
 
 _COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
 _COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
@@ -102,19 +102,10 @@ def with_one_lookup(original: Callable) -> Callable:
 
 @tf.autograph.experimental.do_not_convert
 def _call(original: Callable, model: Any, features: Any) -> tf.Tensor:
-    with _collecting() as wanted:
+    wanted: list[LookupRequest] = []
+    with set_within(_wanted, wanted):
         predictions = original(model, sparse_features(features))
     return tf.add_n([predictions, *outputs_of_columns(wanted)]) if wanted else predictions
-
-
-@contextlib.contextmanager
-def _collecting() -> Iterator[list[LookupRequest]]:
-    wanted: list[LookupRequest] = []
-    token = _wanted.set(wanted)
-    try:
-        yield wanted
-    finally:
-        _wanted.reset(token)
 
 
 def _spec(column: Any, units: int) -> TableSpec:

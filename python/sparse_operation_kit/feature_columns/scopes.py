@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
+from sparse_operation_kit.newer_python import set_within
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +71,8 @@ def group_embedding_column_scope(name: str | None = None) -> Iterator[None]:
         raise ValueError("group_embedding_column_scope: name must not be empty")
     replacements.install(Part.FEATURE_COLUMNS)
     group = Group("group_embedding", next(_numbers)) if name is None else Group(name)
-    token = _current.set(group)
-    try:
+    with set_within(_current, group):
         yield
-    finally:
-        _current.reset(token)
 
 
 def current_group() -> Group | None:
@@ -110,11 +108,8 @@ def training_scope(training: bool | tf.Tensor) -> Iterator[None]:
             )
         if not training.shape.is_compatible_with([]):
             raise ValueError(f"training_scope: training has shape {training.shape}, not []")
-    token = _training.set(training)
-    try:
+    with set_within(_training, training):
         yield
-    finally:
-        _training.reset(token)
 
 
 def current_training() -> bool | tf.Tensor:
@@ -122,8 +117,7 @@ def current_training() -> bool | tf.Tensor:
     return _training.get()
 
 
-@contextlib.contextmanager
-def adaptive_masks(masks: Mapping[str, Any] | None) -> Iterator[None]:
+def adaptive_masks(masks: Mapping[str, Any] | None) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which columns of DeepRec's adaptive embedding use these masks.
 
     Args:
@@ -134,11 +128,7 @@ def adaptive_masks(masks: Mapping[str, Any] | None) -> Iterator[None]:
     """
     if masks is not None and not isinstance(masks, Mapping):
         raise TypeError(f"adaptive_mask_tensors must be a dictionary of tensors, not {masks!r}")
-    token = _masks.set(masks)
-    try:
-        yield
-    finally:
-        _masks.reset(token)
+    return set_within(_masks, masks)
 
 
 def current_masks() -> Mapping[str, Any] | None:

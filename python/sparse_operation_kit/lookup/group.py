@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -27,6 +27,7 @@ from sparse_operation_kit.lookup.gradient_graph import (
     refuse_second_derivative,
     table_slices,
 )
+from sparse_operation_kit.newer_python import set_within
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_lookup
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -328,14 +329,9 @@ def _check(lookup: Lookup) -> None:
         raise TypeError(f"{who}: weights are {lookup.weights.dtype.name}, not float32")
 
 
-@contextlib.contextmanager
-def reading_only() -> Iterator[None]:
+def reading_only() -> contextlib.AbstractContextManager[None]:
     """Returns a context in which lookups are built with `training=False`, whatever their argument says."""
-    token = _reads_only.set(True)
-    try:
-        yield
-    finally:
-        _reads_only.reset(token)
+    return set_within(_reads_only, True)
 
 
 def is_reading_only() -> bool:
@@ -343,14 +339,9 @@ def is_reading_only() -> bool:
     return _reads_only.get()
 
 
-@contextlib.contextmanager
-def looking_ahead() -> Iterator[None]:
+def looking_ahead() -> contextlib.AbstractContextManager[None]:
     """Returns a context in which lookups are built so that the part that needs no rows can run ahead."""
-    token = _looks_ahead.set(True)
-    try:
-        yield
-    finally:
-        _looks_ahead.reset(token)
+    return set_within(_looks_ahead, True)
 
 
 def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) -> tf.Tensor:

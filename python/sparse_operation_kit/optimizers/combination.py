@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable, List, Tuple
 
 import tensorflow as tf
@@ -19,6 +19,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.changes.dialect import dialect
 from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.newer_python import set_within
 from sparse_operation_kit.optimizers import apply_gradients
 from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
@@ -33,14 +34,9 @@ _averaged: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 _by_hand = contextvars.ContextVar("sok_combined_by_hand", default=False)
 
 
-@contextlib.contextmanager
-def by_hand() -> Iterator[None]:
+def by_hand() -> contextlib.AbstractContextManager[None]:
     """Returns a context in which collective training does not average gradients; the caller combines them."""
-    token = _by_hand.set(True)
-    try:
-        yield
-    finally:
-        _by_hand.reset(token)
+    return set_within(_by_hand, True)
 
 
 def is_by_hand() -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -24,14 +24,14 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.graphs.graph_ops import GroupGradient
+from sparse_operation_kit.newer_python import set_within
 from sparse_operation_kit.optimizers.table_update import apply_to_table
 from sparse_operation_kit.tables import row_policies, table_parts
 
 _fuses = contextvars.ContextVar("sok_fuses_updates", default=True)
 
 
-@contextlib.contextmanager
-def fused_updates(enabled: bool) -> Iterator[None]:
+def fused_updates(enabled: bool) -> contextlib.AbstractContextManager[None]:
     """Returns a context that enables or disables fused updates in calls of `apply_gradients`.
 
     A fused update trains tables in the op that sums their gradients. It is faster, gives the same bits, and
@@ -40,11 +40,7 @@ def fused_updates(enabled: bool) -> Iterator[None]:
     Args:
       enabled: whether updates may be fused.
     """
-    token = _fuses.set(bool(enabled))
-    try:
-        yield
-    finally:
-        _fuses.reset(token)
+    return set_within(_fuses, bool(enabled))
 
 
 class _TableStep(NamedTuple):

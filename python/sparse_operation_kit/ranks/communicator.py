@@ -12,13 +12,14 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.graphs import graph_ops
+from sparse_operation_kit.newer_python import set_within
 
 # The environment variables in which launchers pass the number of processes, and the launchers' names.
 _LAUNCHER_SIZES = {
@@ -201,14 +202,9 @@ def communicator() -> Communicator:
         return _communicator
 
 
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone() -> contextlib.AbstractContextManager[None]:
     """Returns a context in which this process is the only rank, for a graph that it builds and runs alone."""
-    token = _is_alone.set(True)
-    try:
-        yield
-    finally:
-        _is_alone.reset(token)
+    return set_within(_is_alone, True)
 
 
 def is_alone() -> bool:

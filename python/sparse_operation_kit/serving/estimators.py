@@ -11,7 +11,7 @@ import contextvars
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sparse_operation_kit.checkpoint import reader
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.exporting import into_new_folder
 from sparse_operation_kit.lookup.group import reading_only
+from sparse_operation_kit.newer_python import set_within
 from sparse_operation_kit.ranks.communicator import alone, communicator
 from sparse_operation_kit.serving.session_exports import Together
 from sparse_operation_kit.serving.stock_models import rewrite
@@ -116,13 +117,8 @@ def _exporter_class() -> type:
     return StockExporter
 
 
-@contextlib.contextmanager
-def _in_stock_ops(absent: Any, row_dtype: tf.DType) -> Iterator[None]:
-    token = _stock_options.set({"absent": absent, "row_dtype": row_dtype})
-    try:
-        yield
-    finally:
-        _stock_options.reset(token)
+def _in_stock_ops(absent: Any, row_dtype: tf.DType) -> contextlib.AbstractContextManager[None]:
+    return set_within(_stock_options, {"absent": absent, "row_dtype": row_dtype})
 
 
 @replacements.wraps("tf.compat.v1.estimator.Estimator._export_all_saved_models")
@@ -178,14 +174,9 @@ def export_by_rank_0(export: Callable[[], bytes], export_dir_base: Any) -> bytes
     return os.path.join(os.fsencode(export_dir_base), b"%d" % stamp)
 
 
-@contextlib.contextmanager
-def rank_0_decides() -> Iterator[None]:
+def rank_0_decides() -> contextlib.AbstractContextManager[None]:
     """Returns a context for exporters: ranks evaluate on different data, and rank 0's results decide."""
-    token = _rank_0_decides.set(True)
-    try:
-        yield
-    finally:
-        _rank_0_decides.reset(token)
+    return set_within(_rank_0_decides, True)
 
 
 @replacements.wraps(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+
+from sparse_operation_kit.newer_python import set_within
 
 # Takes the lookups of a group and the function that makes them, and returns the rows; None: they are made.
 around: contextvars.ContextVar[Any] = contextvars.ContextVar("sok_around_lookups", default=None)
@@ -41,11 +43,6 @@ def look_up(variable: tf.Variable, keys: tf.Tensor, name: str | None = None) -> 
     return _registered(variable, keys, name)
 
 
-@contextlib.contextmanager
-def made_by(function: Callable | None) -> Iterator[None]:
+def made_by(function: Callable | None) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which `around` is `function`."""
-    token = around.set(function)
-    try:
-        yield
-    finally:
-        around.reset(token)
+    return set_within(around, function)
