@@ -46,10 +46,10 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(2)
     folder = os.path.dirname(os.path.realpath(path))
     is_of_program = _is_of(folder)
-    builtins.__import__ = importing_distributions(builtins.__import__, is_of_program)
+    builtins.__import__ = _importing("pkg_resources", _with_deeprec, is_of_program)
     if compat.IS_TENSORFLOW_2:
         tf.compat.v1.disable_v2_behavior()
-        builtins.__import__ = _importing_v1(builtins.__import__, is_of_program)
+        builtins.__import__ = _importing("tensorflow", _of_v1, is_of_program)
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         sys.path[0] = folder
     sys.argv[:] = arguments
@@ -80,27 +80,32 @@ def _is_of(folder: str) -> Callable[[str], bool]:
     return is_of
 
 
-def _importing_v1(import_: Callable[..., Any], is_of_program: Callable[[str], bool]) -> Callable[..., Any]:
-    """Wraps `__import__`: the program's files get modules of `tf.compat.v1` for those of TensorFlow."""
+def _importing(
+    package: str, instead_of: Callable[[Any, str, Any], Any], is_of_program: Callable[[str], bool]
+) -> Callable[..., Any]:
+    """Wraps `__import__`: for a package's modules, the program gets `instead_of(module, name, fromlist)`."""
+    import_ = builtins.__import__
 
     @functools.wraps(import_)
-    def import_v1(
+    def import_other(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
         module = import_(name, globals, locals, fromlist, level)
-        if (
-            name.partition(".")[0] != "tensorflow"
-            or level
-            or not is_of_program((globals or {}).get("__file__", ""))
-        ):
-            return module
-        of_v1 = _module_of_v1(name)
-        # TensorFlow's private modules, and `tensorflow.compat` itself, are not in `tf.compat.v1`.
-        if of_v1 is None or not all(one == "*" or hasattr(of_v1, one) for one in fromlist or ()):
-            return module
-        return of_v1 if fromlist else tf.compat.v1
+        is_of_package = name.partition(".")[0] == package and not level
+        if is_of_package and is_of_program((globals or {}).get("__file__", "")):
+            return instead_of(module, name, fromlist)
+        return module
 
-    return import_v1
+    return import_other
+
+
+def _of_v1(module: Any, name: str, fromlist: Any) -> Any:
+    """The module of `tf.compat.v1` for a module of TensorFlow."""
+    of_v1 = _module_of_v1(name)
+    # TensorFlow's private modules, and `tensorflow.compat` itself, are not in `tf.compat.v1`.
+    if of_v1 is None or not all(one == "*" or hasattr(of_v1, one) for one in fromlist or ()):
+        return module
+    return of_v1 if fromlist else tf.compat.v1
 
 
 def _module_of_v1(name: str) -> Any:
@@ -151,25 +156,14 @@ def _without_launcher(traceback: types.TracebackType | None) -> types.TracebackT
     return entries[0] if entries else None
 
 
-def importing_distributions(
-    import_: Callable[..., Any], is_of_program: Callable[[str], bool]
-) -> Callable[..., Any]:
-    """Wraps `__import__`: the program's files get a `pkg_resources` for which TensorFlow is DeepRec."""
-
-    @functools.wraps(import_)
-    def import_distributions(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:
-        module = import_(name, globals, locals, fromlist, level)
-        if name == "pkg_resources" and not level and is_of_program((globals or {}).get("__file__", "")):
-            return _with_deeprec(module)
-        return module
-
-    return import_distributions
+def _with_deeprec(module: types.ModuleType, name: str, fromlist: Any) -> types.ModuleType:
+    """A `pkg_resources` for which TensorFlow is DeepRec; other modules of the package as they are."""
+    del fromlist
+    return _copy_with_deeprec(module) if name == "pkg_resources" else module
 
 
 @functools.lru_cache(maxsize=None)
-def _with_deeprec(pkg_resources: types.ModuleType) -> types.ModuleType:
+def _copy_with_deeprec(pkg_resources: types.ModuleType) -> types.ModuleType:
     """A copy of the module whose `get_distribution` finds DeepRec under TensorFlow's name."""
 
     @functools.wraps(pkg_resources.get_distribution)
