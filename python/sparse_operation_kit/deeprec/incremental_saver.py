@@ -117,34 +117,21 @@ _logger = logging.getLogger(__name__)
 _OF_HOOKS = ("begin", "after_create_session", "end")
 
 
-class _IncrementalSaves(tf.compat.v1.train.SessionRunHook):
+class _IncrementalSaves(IncrementalCheckpointHook):
     """An IncrementalCheckpointHook for any graph: without embedding variables it does nothing."""
 
     def __init__(self, checkpoint_dir: str, save_secs: float, basename: str = "model.ckpt") -> None:
         self._make = functools.partial(
-            IncrementalCheckpointHook, checkpoint_dir, save_secs=save_secs, checkpoint_basename=basename
+            super().__init__, checkpoint_dir, save_secs=save_secs, checkpoint_basename=basename
         )
-        self._hook: Any = None
 
     def begin(self) -> None:
         if not tables_of_graph():
             _logger.warning("The graph has no embedding variable: there are no incremental checkpoints")
-            self._hook = tf.compat.v1.train.SessionRunHook()
+            self._saves: Any = tf.compat.v1.train.SessionRunHook()
             return
-        self._hook = self._make()
-        self._hook.begin()
-
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        self._hook.after_create_session(session, coord)
-
-    def before_run(self, run_context: Any) -> Any:
-        return self._hook.before_run(run_context)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        self._hook.after_run(run_context, run_values)
-
-    def end(self, session: Any) -> None:
-        self._hook.end(session)
+        self._make()
+        super().begin()
 
 
 def _checked(argument: str, seconds: Any) -> float:
