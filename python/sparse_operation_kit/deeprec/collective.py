@@ -16,7 +16,9 @@ import contextlib
 import functools
 import importlib.util
 import logging
+import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,8 +30,10 @@ from sparse_operation_kit.changes.replacement_table import Part as OwnPart
 from sparse_operation_kit.compat.internals import trackable
 from sparse_operation_kit.deeprec import collective_estimator
 from sparse_operation_kit.deeprec.replacement_entries import Part
+from sparse_operation_kit.lookup.group import reading_only
 from sparse_operation_kit.optimizers.combination import average, is_by_hand
-from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.communicator import alone, communicator
+from sparse_operation_kit.serving.table_models import own_its_tables
 
 _logger = logging.getLogger(__name__)
 
@@ -196,15 +200,36 @@ class CollectiveStrategy:
         Raises:
           ValueError: `checkpoint_dir` or `signature_def_fn` is missing, or there is no checkpoint.
         """
-        return collective_estimator.export(
-            savedmodel_dir,
-            checkpoint_dir,
-            signature_def_fn,
-            assets_extra=assets_extra,
-            as_text=as_text,
-            clear_devices=clear_devices,
-            strip_default_attrs=strip_default_attrs,
-        )
+        if signature_def_fn is None or checkpoint_dir is None:
+            raise ValueError("export_saved_model needs a checkpoint_dir and a signature_def_fn")
+        prefix = collective_estimator.checked_prefix(checkpoint_dir)
+        if communicator().rank != 0:
+            return None
+        folder = collective_estimator.new_folder(savedmodel_dir)
+        with alone(), reading_only(), tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
+            signatures = signature_def_fn()
+            if not isinstance(signatures, dict):
+                signatures = {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signatures}
+            own_its_tables(graph)
+            saver = tf.compat.v1.train.Saver()
+            saver.restore(session, prefix)
+            builder = tf.compat.v1.saved_model.Builder(folder)
+            builder.add_meta_graph_and_variables(
+                session,
+                [tf.saved_model.SERVING],
+                signature_def_map=signatures,
+                assets_collection=graph.get_collection(tf.compat.v1.GraphKeys.ASSET_FILEPATHS),
+                clear_devices=clear_devices,
+                strip_default_attrs=strip_default_attrs,
+                main_op=tf.compat.v1.train.Scaffold.default_local_init_op(),
+                saver=saver,
+            )
+            builder.save(as_text)
+        for path, source in (assets_extra or {}).items():
+            target = os.path.join(folder, "assets.extra", path)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(source, target)
+        return folder
 
 
 def _initialize_horovod() -> None:

@@ -15,6 +15,7 @@ from sparse_operation_kit.checkpoint.compaction import write_anew
 from sparse_operation_kit.checkpoint.exporting import MODEL_FILE
 from sparse_operation_kit.checkpoint.format import INITIAL_ROWS, Table
 from sparse_operation_kit.compat.internals import saved_model_pb2
+from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
 from sparse_operation_kit.serving.stock_tables import StockOptions, StockTable, session_on_host, write_model
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
@@ -85,7 +86,7 @@ def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
             rows = lookup_group([DenseLookup(variable, ids)], training=False)[0]
             signatures[signature_name(table, signatures)] = signature(ids, rows)
         saver = tf.compat.v1.train.Saver(variables)
-        _own_their_tables(variables)
+        own_its_tables(graph)
         model = _saved_model(graph, saver, with_default_signature(signatures))
     folder.mkdir()
     _write_variables(tables, folder / "variables" / "variables")
@@ -133,12 +134,12 @@ def _initializer(table: Table) -> Any:
     }[description["kind"]]()
 
 
-def _own_their_tables(variables: Sequence[EmbeddingVariable]) -> None:
+def own_its_tables(graph: tf.Graph) -> None:
     """Gives tables unique names, so that a process can load several models with equally named tables."""
-    identity = secrets.token_hex(8)
-    for variable in variables:
-        name = f"{variable.m_var_name}@{identity}".encode()
-        variable.handle.op._set_attr("shared_name", tf.compat.v1.AttrValue(s=name))
+    identity = f"@{secrets.token_hex(8)}".encode()
+    for table in graph_ops.tables_of(graph):
+        name = table.get_attr("shared_name") + identity
+        table._set_attr("shared_name", tf.compat.v1.AttrValue(s=name))
 
 
 def _saved_model(graph: tf.Graph, saver: tf.compat.v1.train.Saver, signatures: dict[str, Any]) -> Any:
