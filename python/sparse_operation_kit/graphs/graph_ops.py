@@ -7,12 +7,14 @@ registrations in `sok_ops/ops`. The functions add nothing to a graph.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import func_graph, op_definition
+
+_T = TypeVar("_T")
 
 # Types of the library's ops.
 INIT_HAS_RUN = "SokInitHasRun"
@@ -277,13 +279,13 @@ def optimizers_of_restore(graph: tf.Graph, name: str) -> list[tuple[tf.Tensor, t
 def tables_behind_nodes(graph: tf.compat.v1.GraphDef, names: Sequence[str]) -> list[str]:
     """Returns the names of the nodes that create table handles and that the nodes `names` depend on."""
     nodes = {node.name: node for node in graph.node}
-    pending, seen = list(names), set()
-    while pending:
-        name = pending.pop().split(":")[0].lstrip("^")
-        if name in nodes and name not in seen:
-            seen.add(name)
-            pending += nodes[name].input
-    return sorted(name for name in seen if nodes[name].op == TABLE)
+
+    def known(inputs: Iterable[str]) -> list[str]:
+        found = (name.split(":")[0].lstrip("^") for name in inputs)
+        return [name for name in found if name in nodes]
+
+    reached = _reached(known(names), lambda name: known(nodes[name].input))
+    return sorted(name for name in reached if nodes[name].op == TABLE)
 
 
 def outer_handle(handle: tf.Tensor) -> tf.Tensor:
@@ -386,14 +388,13 @@ def functions_called_by(
     nodes: Iterable[tf.compat.v1.NodeDef], functions: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns those of the functions, definitions by name, that nodes lead to."""
-    called = [name for node in nodes for name in (node.op, *_functions_of(node))]
-    found: dict[str, Any] = {}
-    while called:
-        name = called.pop()
-        if name in functions and name not in found:
-            found[name] = functions[name]
-            called += [one for node in found[name].node_def for one in (node.op, *_functions_of(node))]
-    return found
+
+    def called(nodes: Iterable[tf.compat.v1.NodeDef]) -> list[str]:
+        names = (name for node in nodes for name in (node.op, *_functions_of(node)))
+        return [name for name in names if name in functions]
+
+    reached = _reached(called(nodes), lambda name: called(functions[name].node_def))
+    return {name: functions[name] for name in reached}
 
 
 def ops_of_library_called_by(op: tf.Operation, functions: Mapping[str, Any]) -> list[str]:
@@ -587,30 +588,19 @@ def ops_behind(tensor: tf.Tensor) -> Iterator[tf.Operation]:
 
     It stops at the library's ops: a table's gradient starts at such an op, and behind it is the whole model.
     """
-    pending, seen = [tensor.op], set()
-    while pending:
-        op = pending.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        yield op
-        if not is_of_library(op):
-            pending.extend(tensor.op for tensor in op.inputs)
+
+    def sources(op: tf.Operation) -> list[tf.Operation]:
         outer = _captured(op.outputs[0]) if op.type == "Placeholder" else None
         if outer is not None and hasattr(outer, "graph"):
-            pending.append(outer.op)
+            return [outer.op]
+        return [] if is_of_library(op) else [tensor.op for tensor in op.inputs]
+
+    return _reached([tensor.op], sources)
 
 
-def ops_needed_by(ops: Sequence[tf.Operation]) -> Iterator[tf.Operation]:
+def ops_needed_by(ops: Iterable[tf.Operation]) -> Iterator[tf.Operation]:
     """Yields the ops and all that they depend on, by inputs and control inputs, each once."""
-    pending, seen = list(ops), set(ops)
-    while pending:
-        op = pending.pop()
-        yield op
-        for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
+    return _reached(ops, lambda op: [*(tensor.op for tensor in op.inputs), *op.control_inputs])
 
 
 def handles_needed_by(op: tf.Operation) -> list[tf.Tensor]:
@@ -638,6 +628,17 @@ def _functions_of(node: tf.compat.v1.NodeDef) -> list[str]:
     functions = [value.func for value in values if value.HasField("func")]
     functions += [function for value in values if value.HasField("list") for function in value.list.func]
     return [function.name for function in functions]
+
+
+def _reached(first: Iterable[_T], sources: Callable[[_T], Iterable[_T]]) -> Iterator[_T]:
+    """Yields the first ones and all that `sources` leads to from them, each once."""
+    pending, seen = list(first), set()
+    while pending:
+        one = pending.pop()
+        if one not in seen:
+            seen.add(one)
+            yield one
+            pending += sources(one)
 
 
 def _definition(op: Any) -> Any:

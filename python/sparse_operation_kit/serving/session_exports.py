@@ -159,9 +159,7 @@ def freeze(
     source = tf.Graph()
     with source.as_default():
         tf.import_graph_def(graph_def, name="")
-    needed = {
-        op.name for op in graph_ops.ops_needed_by([source.get_operation_by_name(one) for one in outputs])
-    }
+    needed = {op.name for op in graph_ops.ops_needed_by(map(source.get_operation_by_name, outputs))}
     tables = [one for one in graph_keys.embedding_variables(session.graph) if one.m_var_name in needed]
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "model")
