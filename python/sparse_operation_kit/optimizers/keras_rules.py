@@ -39,14 +39,19 @@ def adagrad(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
     )
 
 
-def rmsprop(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of RMSprop; without momentum the means of every row decay."""
-    suffix = "_centered" if optimizer.centered else ""
-    hyper = {
+def _of_means(coefficients: Coefficients) -> dict[str, tf.Tensor]:
+    """Returns the hyper-parameters that RMSprop and Adadelta have."""
+    return {
         "learning_rate": coefficients["lr_t"],
         "rho": coefficients["rho"],
         "epsilon": coefficients["epsilon"],
     }
+
+
+def rmsprop(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
+    """The step of RMSprop; without momentum the means of every row decay."""
+    suffix = "_centered" if optimizer.centered else ""
+    hyper = _of_means(coefficients)
     if not optimizer._momentum:
         return TableUpdate("keras_rmsprop" + suffix, hyper)
     # With momentum Keras uses the same op as tf.compat.v1.train, but its mean square starts at zero.
@@ -70,6 +75,15 @@ def ftrl(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
     )
 
 
+def _of_moments(coefficients: Coefficients) -> dict[str, tf.Tensor]:
+    """Returns the hyper-parameters that Adam and its variants have besides their rates."""
+    return {
+        "beta1": coefficients["beta_1_t"],
+        "beta2": coefficients["beta_2_t"],
+        "epsilon": coefficients["epsilon"],
+    }
+
+
 def adam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
     """The step of Adam, which updates every row."""
     if optimizer.amsgrad:
@@ -77,40 +91,17 @@ def adam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
             f"Keras Adam '{optimizer._name}' with amsgrad=True cannot train embedding variables: tables"
             " keep no maximum of the second moment"
         )
-    return TableUpdate(
-        "adam",
-        {
-            "alpha": coefficients["lr"],
-            "beta1": coefficients["beta_1_t"],
-            "beta2": coefficients["beta_2_t"],
-            "epsilon": coefficients["epsilon"],
-        },
-    )
+    return TableUpdate("adam", {"alpha": coefficients["lr"], **_of_moments(coefficients)})
 
 
 def adadelta(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
     """The step of Adadelta, which updates only the rows of the batch."""
-    return TableUpdate(
-        "adadelta",
-        {
-            "learning_rate": coefficients["lr_t"],
-            "rho": coefficients["rho"],
-            "epsilon": coefficients["epsilon"],
-        },
-    )
+    return TableUpdate("adadelta", _of_means(coefficients))
 
 
 def adamax(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
     """The step of Adamax, which updates only the rows of the batch."""
-    return TableUpdate(
-        "adamax",
-        {
-            "alpha": -coefficients["neg_scaled_lr"],
-            "beta1": coefficients["beta_1_t"],
-            "beta2": coefficients["beta_2_t"],
-            "epsilon": coefficients["epsilon"],
-        },
-    )
+    return TableUpdate("adamax", {"alpha": -coefficients["neg_scaled_lr"], **_of_moments(coefficients)})
 
 
 def nadam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
@@ -119,9 +110,7 @@ def nadam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
         "nadam",
         {
             "learning_rate": coefficients["lr_t"],
-            "beta1": coefficients["beta_1_t"],
-            "beta2": coefficients["beta_2_t"],
-            "epsilon": coefficients["epsilon"],
+            **_of_moments(coefficients),
             "gradient_weight": coefficients["one_minus_m_t"] / coefficients["one_minus_m_schedule_new"],
             "moment_weight": coefficients["m_t_1"] / coefficients["one_minus_m_schedule_next"],
             "v_correction": coefficients["v_t_prime_denominator"],
