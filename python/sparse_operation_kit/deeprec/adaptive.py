@@ -20,7 +20,12 @@ from sparse_operation_kit.feature_columns.categorical_column import (
     categorical_column_with_embedding,
 )
 from sparse_operation_kit.feature_columns.scopes import current_masks, current_training
-from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
+from sparse_operation_kit.feature_columns.table_variables import (
+    TableSpec,
+    check_table,
+    create_state,
+    making_tables,
+)
 from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.bags import as_keys
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
@@ -171,9 +176,7 @@ class AdaptiveCategoricalColumn(
     def __hash__(self) -> int:
         return hash((self.keys, self.hash_bucket_size))
 
-    @property
-    def _is_v2_column(self) -> bool:
-        return True
+    _is_v2_column = True
 
     @property
     def name(self) -> str:
@@ -294,20 +297,9 @@ class AdaptiveEmbeddingColumn(columns_v2.EmbeddingColumn):
     def create_state(self, state_manager: Any) -> None:
         """Creates both variables for a `DenseFeatures`."""
         shape = (self.categorical_column.hash_bucket_size, self.dimension)
-        self._create(state_manager, _SHARED, shape, self.initializer)
+        create_state(state_manager, self, _SHARED, shape, self.initializer)
         with making_tables(self._spec):
-            self._create(state_manager, _OWN, (UNBOUNDED, self.dimension), self._spec.initializer)
-
-    def _create(self, state_manager: Any, name: str, shape: tuple[int, int], initializer: Any) -> None:
-        state_manager.create_variable(
-            self,
-            name=name,
-            shape=shape,
-            dtype=tf.float32,
-            trainable=self.trainable,
-            use_resource=True,
-            initializer=initializer,
-        )
+            create_state(state_manager, self, _OWN, (UNBOUNDED, self.dimension), self._spec.initializer)
 
     def _looked_up(self, get: Callable[[Any], Any], shared: Any, table: EmbeddingVariable) -> tf.Tensor:
         keys, shared_ids = self.categorical_column.ids(get)

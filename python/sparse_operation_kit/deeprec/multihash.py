@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import columns_v1, columns_v2
 from sparse_operation_kit.feature_columns.categorical_column import categorical_column_with_embedding
+from sparse_operation_kit.feature_columns.table_variables import create_state
 from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.composed import ComposedTable, look_up_bags
 
@@ -235,9 +236,7 @@ class MultiHashEmbeddingColumn(
 ):
     """See `multihash_embedding_column`."""
 
-    @property
-    def _is_v2_column(self) -> bool:
-        return True
+    _is_v2_column = True
 
     @property
     def name(self) -> str:
@@ -285,15 +284,7 @@ class MultiHashEmbeddingColumn(
     def create_state(self, state_manager: Any) -> None:
         """Creates both variables for a `DenseFeatures`."""
         for name, *shape in zip(_PARTS, self.categorical_column.dims, self.dimension):
-            state_manager.create_variable(
-                self,
-                name=name,
-                shape=shape,
-                dtype=tf.float32,
-                trainable=self.trainable,
-                use_resource=True,
-                initializer=self.initializer,
-            )
+            create_state(state_manager, self, name, shape, self.initializer)
 
     def _get_dense_tensor(
         self, inputs: Any, weight_collections: Any = None, trainable: Any = None

@@ -131,9 +131,7 @@ class EmbeddingCategoricalColumn(
     def __hash__(self) -> int:
         return hash((self.key, self.dtype, self.partition_num))
 
-    @property
-    def _is_v2_column(self) -> bool:
-        return True
+    _is_v2_column = True
 
     @property
     def name(self) -> str:
@@ -145,18 +143,14 @@ class EmbeddingCategoricalColumn(
         """The spec for `tf.io.parse_example`; integers are int64 in a `tf.train.Example`."""
         return {self.key: tf.io.VarLenFeature(tf.string if self.dtype == tf.string else tf.int64)}
 
-    @property
-    def _parse_example_spec(self) -> dict[str, tf.io.VarLenFeature]:
-        return self.parse_example_spec
+    _parse_example_spec = parse_example_spec
 
     @property
     def num_buckets(self) -> int:
         """A number larger than any table, because keys are unbounded."""
         return UNBOUNDED
 
-    @property
-    def _num_buckets(self) -> int:
-        return UNBOUNDED
+    _num_buckets = num_buckets
 
     @property
     def parents(self) -> list[str]:

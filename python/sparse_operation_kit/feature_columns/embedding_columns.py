@@ -294,17 +294,9 @@ def _refuse_indicators(original: Callable) -> Callable:
     return make
 
 
-for _name, _theirs, _ours in (
-    (f"{_COLUMNS_V2}.EmbeddingColumn", columns_v2.EmbeddingColumn, TableEmbeddingColumn),
-    (
-        f"{_COLUMNS_V2}.SharedEmbeddingColumn",
-        columns_v2.SharedEmbeddingColumn,
-        TableSharedEmbeddingColumn,
-    ),
-    (
-        f"{_COLUMNS_V1}._SharedEmbeddingColumn",
-        columns_v1._SharedEmbeddingColumn,
-        TableSharedEmbeddingColumnV1,
-    ),
+for _module, _theirs, _ours in (
+    (_COLUMNS_V2, columns_v2.EmbeddingColumn, TableEmbeddingColumn),
+    (_COLUMNS_V2, columns_v2.SharedEmbeddingColumn, TableSharedEmbeddingColumn),
+    (_COLUMNS_V1, columns_v1._SharedEmbeddingColumn, TableSharedEmbeddingColumnV1),
 ):
-    replacements.implements(f"{_name}.__new__")(_making(_theirs, _ours))
+    replacements.implements(f"{_module}.{_theirs.__name__}.__new__")(_making(_theirs, _ours))

@@ -31,16 +31,7 @@ from sparse_operation_kit.feature_columns.scopes import adaptive_masks, training
 def with_groups(original: Callable) -> Callable:
     """Wraps TensorFlow's function behind `input_layer`; calls without columns in groups are passed on."""
 
-    def input_layer(
-        features: dict[str, Any],
-        feature_columns: Any,
-        weight_collections: Sequence[str] | None = None,
-        trainable: bool = True,
-        cols_to_vars: dict | None = None,
-        scope: Any = None,
-        cols_to_output_tensors: dict | None = None,
-        from_template: bool = False,
-    ) -> tf.Tensor:
+    def input_layer(features: dict[str, Any], feature_columns: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
         features = sparse_features(features)
         if isinstance(feature_columns, columns_v1._FeatureColumn):
             # Most columns are tuples: a list would have their fields.
@@ -49,22 +40,8 @@ def with_groups(original: Callable) -> Callable:
             # An iterator can be used only once.
             feature_columns = list(feature_columns)
         if not in_groups(feature_columns if isinstance(feature_columns, list) else [feature_columns]):
-            return original(
-                features,
-                feature_columns,
-                weight_collections=weight_collections,
-                trainable=trainable,
-                cols_to_vars=cols_to_vars,
-                scope=scope,
-                cols_to_output_tensors=cols_to_output_tensors,
-                from_template=from_template,
-            )
-        columns = _checked(feature_columns)
-        builder = _Builder(columns, weight_collections, trainable, cols_to_vars, cols_to_output_tensors)
-        if from_template:
-            return builder.build(features)
-        with tf.compat.v1.variable_scope(scope, default_name="input_layer", values=features.values()):
-            return builder.build(features)
+            return original(features, feature_columns, *args, **kwargs)
+        return _Builder(_checked(feature_columns), *args, **kwargs).build(features)
 
     return input_layer
 
@@ -86,10 +63,12 @@ class _Builder:
     def __init__(
         self,
         columns: Sequence[Any],
-        weight_collections: Sequence[str] | None,
-        trainable: bool,
-        cols_to_vars: dict | None,
-        cols_to_output_tensors: dict | None,
+        weight_collections: Sequence[str] | None = None,
+        trainable: bool = True,
+        cols_to_vars: dict | None = None,
+        scope: Any = None,
+        cols_to_output_tensors: dict | None = None,
+        from_template: bool = False,
     ) -> None:
         keys = tf.compat.v1.GraphKeys
         self._columns = columns
@@ -99,10 +78,17 @@ class _Builder:
                 self._weight_collections.append(collection)
         self._trainable = trainable
         self._cols_to_vars = cols_to_vars
+        self._scope, self._from_template = scope, from_template
         self._cols_to_output_tensors = cols_to_output_tensors
 
     def build(self, features: dict[str, Any]) -> tf.Tensor:
         """Returns the columns' outputs, concatenated along the last dimension."""
+        if self._from_template:
+            return self._in_scope(features)
+        with tf.compat.v1.variable_scope(self._scope, default_name="input_layer", values=features.values()):
+            return self._in_scope(features)
+
+    def _in_scope(self, features: dict[str, Any]) -> tf.Tensor:
         inputs = columns_v1._LazyBuilder(features)
         # TensorFlow has deprecated the columns' methods that its own `input_layer` calls.
         with internals.silenced():

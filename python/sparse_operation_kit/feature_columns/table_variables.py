@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -66,6 +66,19 @@ def making_tables(spec: TableSpec) -> Iterator[None]:
             yield
     finally:
         scope.set_partitioner(partitioner)
+
+
+def create_state(state_manager: Any, column: Any, name: str, shape: Sequence[int], initializer: Any) -> None:
+    """Creates a variable of a column for a `DenseFeatures`."""
+    state_manager.create_variable(
+        column,
+        name=name,
+        shape=shape,
+        dtype=tf.float32,
+        trainable=column.trainable,
+        use_resource=True,
+        initializer=initializer,
+    )
 
 
 def check_table(spec: TableSpec, variable: Any) -> EmbeddingVariable:
