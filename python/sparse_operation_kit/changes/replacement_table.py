@@ -67,8 +67,6 @@ class How(enum.Enum):
 
 # The oldest TensorFlow version, (major, minor), that the library supports.
 OLDEST = (1, 15)
-# The first version without tf.contrib.
-_WITHOUT_CONTRIB = (2, 0)
 # The first version without Estimator.
 WITHOUT_ESTIMATOR = (2, 16)
 

@@ -106,8 +106,8 @@ def add_ops(
     saveables: Sequence[Any],
     restore_sequentially: bool,
     reshape: bool,
-    preferred_shard: int,
-    name: str,
+    preferred_shard: int = -1,
+    name: str = "restore_all",
 ) -> tf.Operation:
     """Replaces `BaseSaverBuilder._AddRestoreOps`, which is `original`, for saveables that include tables."""
     tables = sorted(tables_of(saveables), key=lambda table: variable_of(table).m_var_name)

@@ -86,21 +86,11 @@ def _save_with_tables(
 
 
 @replacements.wraps(f"{_BUILDER}._AddRestoreOps")
-def _add_restore_ops(
-    original,
-    self,
-    filename_tensor,
-    saveables,
-    restore_sequentially,
-    reshape,
-    preferred_shard=-1,
-    name="restore_all",
-):
-    arguments = (filename_tensor, saveables, restore_sequentially, reshape, preferred_shard, name)
+def _add_restore_ops(original, self, filename_tensor, saveables, *args, **kwargs):
     left_out_tables.note_saver(filename_tensor, saveables)
     if not tables_of(saveables):
-        return original(self, *arguments)
-    return checkpoint_restore.add_ops(self, original, *arguments)
+        return original(self, filename_tensor, saveables, *args, **kwargs)
+    return checkpoint_restore.add_ops(self, original, filename_tensor, saveables, *args, **kwargs)
 
 
 @replacements.wraps(f"{_BUILDER}._AddShardedRestoreOps")
