@@ -111,16 +111,6 @@ def _add_diff(commands) -> None:
     _add_tables(command)
 
 
-def _add_new_prefix(command) -> None:
-    command.add_argument(
-        "--to",
-        metavar="PREFIX",
-        type=Path,
-        required=True,
-        help="the new checkpoint's prefix (model.ckpt-100)",
-    )
-
-
 def _add_compact(commands) -> None:
     command = _command(
         commands,
@@ -128,7 +118,8 @@ def _add_compact(commands) -> None:
         _compact,
         "merge a full checkpoint and the incremental ones after it into one full checkpoint",
     )
-    _add_new_prefix(command)
+    new = "the new checkpoint's prefix (model.ckpt-100)"
+    command.add_argument("--to", metavar="PREFIX", type=Path, required=True, help=new)
 
 
 def _add_export(commands) -> None:

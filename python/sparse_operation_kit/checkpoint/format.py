@@ -162,7 +162,8 @@ class Link:
         name = self.table["name"]
         self.shards = [Shard(table, number, shard, name, one) for shard, one in enumerate(facts["shards"])]
         self.rows = sum(shard.table_rows for shard in self.shards)
-        self._owners = table.owners
+        # Returns the number of the shard of each of the int64 keys; for replicas the first shard.
+        self.owner = table.owners
 
     @property
     def path(self) -> str:
@@ -173,10 +174,6 @@ class Link:
     def bytes(self) -> int:
         """The bytes of all arrays in the files."""
         return sum(array.stored_bytes for shard in self.shards for array in shard.arrays.values())
-
-    def owner(self, keys: np.ndarray) -> np.ndarray:
-        """Returns the number of the shard of each of the int64 `keys`; for replicas the first shard."""
-        return self._owners(keys)
 
     def shard_of(self, key: int) -> int:
         """Returns the number of the shard that `key` belongs to."""

@@ -53,7 +53,7 @@ class SavedCheckpoint:
         """Takes over the handle of `sok_checkpoint_open`."""
         self._handle = handle
         self.prefix = prefix
-        description = json.loads(self._text("sok_checkpoint_describe"))
+        description = json.loads(_text_of(prefix, "sok_checkpoint_describe", handle))
         facts = description["facts"]
         self.tables: list[str] = description["tables"]
         self.facts = (
@@ -75,7 +75,7 @@ class SavedCheckpoint:
           CheckpointError: An entry of it is damaged, or the table is there in two forms.
         """
         has = ctypes.c_int()
-        _check(self.prefix, _library().sok_checkpoint_has(self._handle, name.encode(), ctypes.byref(has)))
+        _call(self.prefix, "sok_checkpoint_has", self._handle, name.encode(), ctypes.byref(has))
         return bool(has.value)
 
     def open_table(self, name: str, trained_by: str | None = None) -> SavedTable:
@@ -91,16 +91,12 @@ class SavedCheckpoint:
         """
         handle = ctypes.c_void_p()
         told = None if trained_by is None else trained_by.encode()
-        error = _library().sok_table_open(self._handle, name.encode(), told, ctypes.byref(handle))
-        _check(self.prefix, error)
+        _call(self.prefix, "sok_table_open", self._handle, name.encode(), told, ctypes.byref(handle))
         return SavedTable(self.prefix, handle)
 
     def has_tensor(self, name: str) -> bool:
         """Returns whether it has a tensor of this name."""
         return bool(_library().sok_checkpoint_has_tensor(self._handle, name.encode()))
-
-    def _text(self, function: str) -> bytes:
-        return _text_of(self.prefix, function, self._handle)
 
 
 class SavedTable:
@@ -125,8 +121,8 @@ class SavedTable:
         Raises:
           CheckpointError: The bytes are damaged, or cannot be read.
         """
-        arguments = (link, shard, array.encode(), first, out.nbytes, out.ctypes.data)
-        _check(self._prefix, _library().sok_array_read(self._handle, *arguments))
+        place = (link, shard, array.encode(), first)
+        _call(self._prefix, "sok_array_read", self._handle, *place, out.nbytes, out.ctypes.data)
 
     def owners(self, keys: np.ndarray) -> np.ndarray:
         """Returns the shard of each of the int64 `keys`, as int64; for replicas the first shard."""
@@ -151,7 +147,7 @@ class Bundle:
         self._prefix = os.fspath(prefix)
         self._handle = ctypes.c_void_p()
         self._id: bytes | None = None  # of the save, if it has tables of this library
-        _check(self._prefix, _library().sok_bundle_create(os.fsencode(prefix), ctypes.byref(self._handle)))
+        _call(self._prefix, "sok_bundle_create", os.fsencode(prefix), ctypes.byref(self._handle))
 
     def __del__(self) -> None:
         """Closes the file."""
@@ -160,45 +156,37 @@ class Bundle:
     def add(self, name: str, array: np.ndarray) -> None:
         """Adds a small tensor: of this name, with these numbers."""
         array = np.ascontiguousarray(array)
-        data = (array.ctypes.data, array.nbytes)
-        _check(
-            self._prefix,
-            _library().sok_bundle_add(self._handle, *_tensor(name, array.dtype, array.shape), *data),
-        )
+        described = _tensor(name, array.dtype, array.shape)
+        _call(self._prefix, "sok_bundle_add", self._handle, *described, array.ctypes.data, array.nbytes)
 
     def new_array(self, name: str, dtype: type, shape: tuple[int, ...]) -> int:
         """Begins a large tensor of one or two dimensions; returns its number, for `write`."""
         number = ctypes.c_int()
-        arguments = (*_tensor(name, np.dtype(dtype), shape), ctypes.byref(number))
-        _check(self._prefix, _library().sok_bundle_new_array(self._handle, *arguments))
+        described = _tensor(name, np.dtype(dtype), shape)
+        _call(self._prefix, "sok_bundle_new_array", self._handle, *described, ctypes.byref(number))
         return number.value
 
     def write(self, array: int, rows: np.ndarray) -> None:
         """Writes the next rows of a tensor, of its dtype."""
         rows = np.ascontiguousarray(rows)
-        _check(self._prefix, _library().sok_bundle_write(self._handle, array, rows.ctypes.data, rows.nbytes))
+        _call(self._prefix, "sok_bundle_write", self._handle, array, rows.ctypes.data, rows.nbytes)
 
     def add_table(self, table: SavedTable, rows: int, filter_freq: int) -> None:
         """Makes arrays that are complete, NAME#0/keys and so on, a table of this library: see
         `sok_bundle_add_table`.
         """
         self._id = secrets.token_hex(8).encode()
-        _check(
-            self._prefix,
-            _library().sok_bundle_add_table(self._handle, table._handle, rows, filter_freq),
-        )
+        _call(self._prefix, "sok_bundle_add_table", self._handle, table._handle, rows, filter_freq)
 
     def copy_others(self, checkpoint: SavedCheckpoint, variables: Sequence[str]) -> None:
         """Copies all tensors of a checkpoint that are not of tables; `variables` were read as tables."""
         names = (ctypes.c_char_p * len(variables))(*[name.encode() for name in variables])
-        _check(
-            checkpoint.prefix,
-            _library().sok_bundle_copy(self._handle, checkpoint._handle, names, len(variables)),
-        )
+        source = checkpoint._handle
+        _call(checkpoint.prefix, "sok_bundle_copy", self._handle, source, names, len(variables))
 
     def finish(self) -> None:
         """Makes it a checkpoint. All arrays must be complete."""
-        _check(self._prefix, _library().sok_bundle_finish(self._handle, self._id))
+        _call(self._prefix, "sok_bundle_finish", self._handle, self._id)
 
 
 def _tensor(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> tuple:
@@ -206,19 +194,15 @@ def _tensor(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> tuple:
     return name.encode(), dtype.str.encode(), (ctypes.c_int64 * len(shape))(*shape), len(shape)
 
 
-def open_saved(prefix: str | os.PathLike, *, retired: bool = False) -> SavedCheckpoint | None:
+def open_saved(prefix: str | os.PathLike) -> SavedCheckpoint | None:
     """Opens a checkpoint; returns None if there is none.
-
-    Args:
-      prefix: The prefix.
-      retired: Whether to open the one that it was before TensorFlow removed or replaced it.
 
     Raises:
       CheckpointError: The checkpoint is damaged; UnansweredError: it cannot be read.
     """
     path = os.fspath(check_path(prefix))
     handle = ctypes.c_void_p()
-    _check(path, _library().sok_checkpoint_open(os.fsencode(path), int(retired), ctypes.byref(handle)))
+    _call(path, "sok_checkpoint_open", os.fsencode(path), 0, ctypes.byref(handle))
     return SavedCheckpoint(path, handle) if handle.value else None
 
 
@@ -230,7 +214,7 @@ def remove_leftovers(prefix: str) -> None:
     Raises:
       CheckpointError: Something cannot be read or removed.
     """
-    _check(prefix, _library().sok_remove_leftovers(os.fsencode(prefix)))
+    _call(prefix, "sok_remove_leftovers", os.fsencode(prefix))
 
 
 def remove_checkpoint(prefix: str, *, needed: bool) -> None:
@@ -243,7 +227,7 @@ def remove_checkpoint(prefix: str, *, needed: bool) -> None:
     Raises:
       CheckpointError: Something cannot be read or removed.
     """
-    _check(prefix, _library().sok_remove_checkpoint(os.fsencode(prefix), int(needed)))
+    _call(prefix, "sok_remove_checkpoint", os.fsencode(prefix), int(needed))
 
 
 def remove_retired(prefix: str) -> None:
@@ -252,12 +236,12 @@ def remove_retired(prefix: str) -> None:
     Raises:
       CheckpointError: Something cannot be read or removed.
     """
-    _check(prefix, _library().sok_remove_retired(os.fsencode(prefix)))
+    _call(prefix, "sok_remove_retired", os.fsencode(prefix))
 
 
 def keep_checkpoint(prefix: str) -> None:
     """Makes no `max_to_keep` count a checkpoint, whose lock the caller holds. Raises CheckpointError."""
-    _check(prefix, _library().sok_keep_checkpoint(os.fsencode(prefix)))
+    _call(prefix, "sok_keep_checkpoint", os.fsencode(prefix))
 
 
 @functools.lru_cache(maxsize=None)
@@ -315,7 +299,7 @@ def _library() -> ctypes.CDLL:
 def _text_of(prefix: str, function: str, *arguments: Any) -> bytes:
     """Returns the text that a function of the library gives."""
     text = ctypes.c_void_p()
-    _check(prefix, getattr(_library(), function)(*arguments, ctypes.byref(text)))
+    _call(prefix, function, *arguments, ctypes.byref(text))
     return _taken(text.value)
 
 
@@ -326,8 +310,9 @@ def _taken(text: int | None) -> bytes:
     return copied
 
 
-def _check(path: str, error: int | None) -> None:
-    """Raises CheckpointError, or UnansweredError, for an error that a function returned."""
+def _call(path: str, function: str, *arguments: Any) -> None:
+    """Calls a function of the library. Raises CheckpointError, or UnansweredError, for its error."""
+    error = getattr(_library(), function)(*arguments)
     if error:
         text = os.fsdecode(_taken(error))
         raise (UnansweredError if text[0] == "?" else CheckpointError)(path, text[1:])
