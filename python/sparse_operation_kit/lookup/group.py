@@ -70,8 +70,34 @@ class DenseLookup:
         return self.ids.shape.concatenate([self.variable.dim])
 
 
+class _OfBags:
+    """What lookups of bags have in common."""
+
+    ids: Any
+    weights: Any
+    # The attribute of their tensors that says which ids form a bag.
+    _places: str
+
+    @property
+    def values(self) -> tf.Tensor:
+        """The ids of the lookup, without their bags."""
+        return self.ids.values
+
+    @property
+    def bags(self) -> list[tf.Tensor]:
+        """The op's inputs that say which ids form a bag."""
+        placed = [self.ids, self.weights] if self.is_placed else [self.ids]
+        return [tf.cast(getattr(one, self._places), tf.int64) for one in placed]
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the weights bring places other than the ids'."""
+        has_places = isinstance(self.weights, type(self.ids))
+        return has_places and getattr(self.weights, self._places) is not getattr(self.ids, self._places)
+
+
 @dataclass(frozen=True)
-class SparseLookup:
+class SparseLookup(_OfBags):
     """Bags of ids, each combined to one row. A bag is a row of the SparseTensor.
 
     The ids' indices may be in any order, and their columns are ignored. With `slots` the output is
@@ -92,22 +118,7 @@ class SparseLookup:
     positive_weights_only: bool = False
 
     layout = "sparse"
-
-    @property
-    def values(self) -> tf.Tensor:
-        """The ids of the lookup, without their bags."""
-        return self.ids.values
-
-    @property
-    def bags(self) -> list[tf.Tensor]:
-        """The op's inputs that say which ids form a bag."""
-        places = [self.weights.indices] if self.is_placed else []
-        return [self.ids.indices, *places]
-
-    @property
-    def is_placed(self) -> bool:
-        """Whether the weights bring indices other than the ids'."""
-        return isinstance(self.weights, tf.SparseTensor) and self.weights.indices is not self.ids.indices
+    _places = "indices"
 
     @property
     def output_shape(self) -> tf.TensorShape:
@@ -119,7 +130,7 @@ class SparseLookup:
 
 
 @dataclass(frozen=True)
-class RaggedLookup:
+class RaggedLookup(_OfBags):
     """Bags of ids, each combined to one row. A bag is a row of the RaggedTensor. The output is [rows, dim].
 
     `weights`, which may be a RaggedTensor, and `positive_weights_only` are as in `SparseLookup`.
@@ -134,24 +145,7 @@ class RaggedLookup:
     layout = "ragged"
     slots = 0
     exchange = "rows"
-
-    @property
-    def values(self) -> tf.Tensor:
-        """The ids of the lookup, without their bags."""
-        return self.ids.values
-
-    @property
-    def bags(self) -> list[tf.Tensor]:
-        """The op's inputs that say which ids form a bag."""
-        places = [self.weights.row_splits] if self.is_placed else []
-        return [tf.cast(splits, tf.int64) for splits in (self.ids.row_splits, *places)]
-
-    @property
-    def is_placed(self) -> bool:
-        """Whether the weights bring row_splits other than the ids'."""
-        return (
-            isinstance(self.weights, tf.RaggedTensor) and self.weights.row_splits is not self.ids.row_splits
-        )
+    _places = "row_splits"
 
     @property
     def output_shape(self) -> tf.TensorShape:
