@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Tuple
+from typing import Any, Tuple
 
 STRATEGIES = ("basic", "memory_balanced", "memory_optimized")
 
@@ -49,26 +49,27 @@ class Options:
     data_parallel_threshold: int | None = None
 
 
-def _check_count(value: object, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def check_count(value: Any, what: str) -> None:
+    """Raises ValueError, which begins with `what`, unless a value is an integer of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise ValueError(f"{what} must be an integer of at least 1, not {value!r}")
 
 
 def check(tables: Sequence[Table], ranks: int, options: Options) -> None:
     """Raises ValueError, which names the value, unless tables can be placed so."""
-    _check_count(ranks, "The number of ranks")
+    check_count(ranks, "The number of ranks")
     if options.strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {options.strategy!r}")
     for threshold in ("column_slice_threshold", "row_slice_threshold", "data_parallel_threshold"):
         value = getattr(options, threshold)
         if value is not None:
-            _check_count(value, threshold)
+            check_count(value, threshold)
     if not tables:
         raise ValueError("There are no tables to place")
     for number, table in enumerate(tables):
         who = describe(number, table)
-        _check_count(table.rows, f"{who}: the number of rows")
-        _check_count(table.columns, f"{who}: the number of columns")
+        check_count(table.rows, f"{who}: the number of rows")
+        check_count(table.columns, f"{who}: the number of columns")
         if table.hotness is not None and not 0 <= table.hotness < float("inf"):
             raise ValueError(f"{who}: hotness must be a number of at least 0, not {table.hotness!r}")
 

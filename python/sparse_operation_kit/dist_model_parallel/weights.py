@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit.dist_model_parallel.keras import keras_session
-from sparse_operation_kit.dist_model_parallel.placement import Piece
+from sparse_operation_kit.dist_model_parallel.placement import Piece, check_count
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.weight_files import TableFile, mapped
 from sparse_operation_kit.ranks.communicator import communicator
@@ -222,7 +222,7 @@ class Weights:
         self, paths: Sequence[Any] | None, chunk: int, receives: bool, stack: contextlib.ExitStack
     ) -> list[_Target]:
         """What the rows of each table are added to; none if this rank does not receive them."""
-        _check_chunk(chunk)
+        check_count(chunk, "chunk")
         names = None if paths is None else self._checked_paths(paths)
         targets: list[_Target] = []
         for number, of_layer in enumerate(self._strategy.tables if receives else ()):
@@ -319,7 +319,7 @@ class Weights:
         return f"{self._who}: weights of {self._strategy.describe(number)}"
 
     def _arrays(self, weights: Any, chunk: Any) -> list[Any]:
-        _check_chunk(chunk)
+        check_count(chunk, "chunk")
         tables = self._strategy.tables
         if not isinstance(weights, (list, tuple)):
             raise TypeError(
@@ -365,11 +365,6 @@ def _fill(
         own = floats[piece.rank][: (last - first) * width]
         rows[first - begin : last - begin, slice(*piece.columns)] = own.reshape(-1, width)
     target.add(rows)
-
-
-def _check_chunk(chunk: Any) -> None:
-    if isinstance(chunk, bool) or not hasattr(chunk, "__index__") or chunk < 1:
-        raise ValueError(f"chunk must be an integer of at least 1, not {chunk!r}")
 
 
 def _chunks(rows: int, columns: int, chunk: int) -> Iterator[tuple[int, int]]:
