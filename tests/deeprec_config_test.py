@@ -22,7 +22,7 @@ v1 = tf.compat.v1
 @pytest.fixture(autouse=True)
 def installed():
     """Installs the fields, with none logged yet."""
-    config_fields._told.clear()
+    config_fields._tell.cache_clear()
     deeprec.install()
     yield
     deeprec.install()

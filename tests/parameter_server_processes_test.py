@@ -348,7 +348,7 @@ def test_a_server_serves_until_it_is_ended(tmp_path, program):
 
 
 def test_deeprecs_protocols_are_grpc(monkeypatch, caplog):
-    monkeypatch.setattr(config_fields, "_told", set())
+    config_fields._tell.cache_clear()
     with caplog.at_level(logging.WARNING):
         made = [
             v1.train.Server({"local": [f"127.0.0.1:{port}"]}, protocol=protocol, start=False)

@@ -53,7 +53,7 @@ MESSAGES: dict[str, dict[str, str]] = {
 # A message whose one list holds names with values, in a field with a number that TensorFlow's messages do not
 # use: they keep its bytes, and it reads its own from theirs.
 _Carrier = descriptor_pb2.ServiceOptions
-_told: set[str] = set()
+_NO_EFFECT = "DeepRec's %s in tf.ConfigProto has no effect here: %s"
 
 
 class IgnoredMessage:
@@ -90,7 +90,7 @@ def _setter(message: str) -> Callable[[Callable], Callable]:
             if name not in FIELDS[message]:
                 return original(self, name, value)
             _check(name, value)
-            _tell(name, FIELDS[message][name])
+            _tell(_NO_EFFECT, name, FIELDS[message][name])
             return _write(self, name, value)
 
         return __setattr__
@@ -105,7 +105,7 @@ def _getter(message: str) -> Callable[[Any, str], Any]:
         if name in FIELDS[message]:
             return _read(self).get(name, 0)
         if name in MESSAGES[message]:
-            _tell(name, MESSAGES[message][name])
+            _tell(_NO_EFFECT, name, MESSAGES[message][name])
             return IgnoredMessage()
         of_message: Any = type(self)
         return of_message.__getattribute__(self, name)  # raises the message's own error
@@ -130,10 +130,10 @@ def _check(name: str, value: Any) -> None:
         )
 
 
-def _tell(name: str, why: str) -> None:
-    if name not in _told:
-        _told.add(name)
-        _logger.warning("DeepRec's %s in tf.ConfigProto has no effect here: %s", name, why)
+@functools.lru_cache(maxsize=None)
+def _tell(message: str, *arguments: str) -> None:
+    """Logs a warning once."""
+    _logger.warning(message, *arguments)
 
 
 def _write(message: Any, name: str, value: int) -> None:
@@ -196,6 +196,10 @@ def _get_kept(
 
 
 _OF_DEEPREC = ("grpc++", "star_server")
+_GRPC = (
+    "DeepRec's protocol '%s' of servers is grpc here: TensorFlow has no other, and all processes of the "
+    "cluster must run this library"
+)
 
 
 @replacements.wraps("tf.compat.v1.train.Server.__init__")
@@ -211,16 +215,6 @@ def _with_grpc(
 ) -> None:
     chosen = protocol or getattr(server_or_cluster_def, "protocol", None)
     if chosen in _OF_DEEPREC:
-        _tell_protocols(chosen)
+        _tell(_GRPC, chosen)
         protocol = "grpc"
     original(self, server_or_cluster_def, job_name, task_index, protocol, *args, **kwargs)
-
-
-def _tell_protocols(protocol: str) -> None:
-    if protocol not in _told:
-        _told.add(protocol)
-        _logger.warning(
-            "DeepRec's protocol '%s' of servers is grpc here: TensorFlow has no other, and all processes of "
-            "the cluster must run this library",
-            protocol,
-        )

@@ -31,7 +31,7 @@ from sparse_operation_kit.tables import (
     row_policies,
     table_parts,
 )
-from sparse_operation_kit.tables.initializers import as_kept, given_rows
+from sparse_operation_kit.tables.initializers import given_rows
 from sparse_operation_kit.tables.storage_option import StorageOption, memory_attributes
 from sparse_operation_kit.tables.table_device import Servers, on_device, place_table, servers_of_program
 
@@ -161,7 +161,13 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self._eviction = eviction
         self._keeps_frequency = admission is not None or on_full == "evict_lfu"
         option, initial_rows, given = self._initial_rows(initializer)
-        self.constant_initial_value = _constant(initial_rows, option, admission, self.row_dtype)
+        is_filtered = admission is not None and admission.filter_freq > 0
+        self.constant_initial_value = initializers.constant_value(
+            initial_rows.kind,
+            initial_rows.args,
+            option.default_value_no_permission if is_filtered else None,
+            self.row_dtype,
+        )
         self.servers = self._servers()
         shape = self._table_shape()
         definition = dict(
@@ -673,16 +679,6 @@ def _refuse_strategies(name: Any) -> None:
         f"Embedding variable '{name}' cannot be made in the scope of a {strategy}: make it without "
         f"tf.distribute, {instead}"
     )
-
-
-def _constant(row_initializer: Any, option: Any, admission: Any, row_dtype: tf.DType) -> float | None:
-    """Returns the value of all columns of new rows; None if there is none, or other rows may have it too."""
-    if row_initializer.kind != "constant":
-        return None
-    (value,) = row_initializer.args
-    value, default = (as_kept(one, row_dtype) for one in (value, option.default_value_no_permission))
-    is_filtered = admission is not None and admission.filter_freq > 0
-    return None if is_filtered and value == default else value
 
 
 def is_embedding_variable(variable: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,21 @@ def as_kept(value: float, row_dtype: Any) -> float:
         return value
     with np.errstate(over="ignore"):
         return float(np.asarray(value, np.float32).astype(dtype.as_numpy_dtype))
+
+
+def constant_value(kind: str, args: Sequence[float], default: float | None, row_dtype: Any) -> float | None:
+    """Returns the value of all columns of new rows; None if there is none, or other rows may have it too.
+
+    Args:
+      kind: The kind of a table's initializer.
+      args: Its parameters.
+      default: What keys that a filter does not admit read as; None without such a filter.
+      row_dtype: That of the table's rows.
+    """
+    if kind != "constant":
+        return None
+    value = as_kept(args[0], row_dtype)
+    return None if default is not None and value == as_kept(default, row_dtype) else value
 
 
 def row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:

@@ -29,7 +29,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables import row_policies
 from sparse_operation_kit.tables.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.tables.get_embedding_variable import InParts
-from sparse_operation_kit.tables.initializers import as_kept
+from sparse_operation_kit.tables.initializers import constant_value
 from sparse_operation_kit.tables.table_device import Servers, place_table
 
 _META_GRAPH = "tensorflow.python.framework.meta_graph"
@@ -164,7 +164,13 @@ def _variable(
     evicts_by_step = attributes["eviction"] == "global_step"
     variable._eviction = row_policies.GlobalStepEvict(attributes["steps_to_live"]) if evicts_by_step else None
     variable._keeps_frequency = attributes["admission"] != "none" or attributes["on_full"] == "evict_lfu"
-    variable.constant_initial_value = _constant(attributes)
+    is_filtered = attributes["admission"] != "none" and attributes["filter_freq"] > 0
+    variable.constant_initial_value = constant_value(
+        attributes["initializer"],
+        attributes["initializer_args"],
+        attributes["default_value"] if is_filtered else None,
+        variable.row_dtype,
+    )
     given = inputs_of(initializer_op)["initial_rows"]
     variable._given_rows = (lambda: given[0]) if given else None
     variable._make_table = functools.partial(native.ops.sok_initialize_table, **attributes)
@@ -180,16 +186,6 @@ def _variable(
 
 def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _constant(attributes: dict[str, Any]) -> float | None:
-    """See `EmbeddingVariable.constant_initial_value`."""
-    if attributes["initializer"] != "constant":
-        return None
-    (value,) = attributes["initializer_args"]
-    value, default = (as_kept(one, attributes["row_dtype"]) for one in (value, attributes["default_value"]))
-    is_filtered = attributes["admission"] != "none" and attributes["filter_freq"] > 0
-    return None if is_filtered and value == default else value
 
 
 def _own_table(handle: tf.Operation, name: str) -> None:

@@ -78,8 +78,7 @@ class CBFFilter:
         least = 1 if self.filter_freq else 0
         whole_number(self.max_element_size, "CBFFilter: max_element_size", least, 63)
         probability = self.false_positive_probability
-        if isinstance(probability, bool) or not isinstance(probability, (int, float)):
-            raise TypeError(f"CBFFilter: false_positive_probability must be a number, not {probability!r}")
+        _check_number("CBFFilter: false_positive_probability", probability)
         if self.filter_freq and not 0 < probability < 1:
             raise ValueError(f"CBFFilter: false_positive_probability must be in (0, 1), not {probability}")
         if self.counter_type not in _COUNTER_BITS:
@@ -118,11 +117,7 @@ class L2WeightEvict:
     l2_weight_threshold: float = -1.0
 
     def __post_init__(self) -> None:
-        threshold = self.l2_weight_threshold
-        if isinstance(threshold, bool) or not isinstance(threshold, (int, float)):
-            raise TypeError(f"L2WeightEvict: l2_weight_threshold must be a number, not {threshold!r}")
-        if not math.isfinite(threshold):
-            raise ValueError(f"L2WeightEvict: l2_weight_threshold must be finite, not {threshold}")
+        _check_number("L2WeightEvict: l2_weight_threshold", self.l2_weight_threshold, finite=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,10 +138,7 @@ class InitializerOption:
 
     def __post_init__(self) -> None:
         value = self.default_value_no_permission
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"InitializerOption: default_value_no_permission must be a number, not {value!r}")
-        if not math.isfinite(value):
-            raise ValueError(f"InitializerOption: default_value_no_permission must be finite, not {value}")
+        _check_number("InitializerOption: default_value_no_permission", value, finite=True)
         rows = self.default_value_dim
         if isinstance(rows, bool) or not hasattr(rows, "__index__"):
             raise TypeError(f"InitializerOption: default_value_dim must be an int, not {rows!r}")
@@ -217,6 +209,13 @@ def policy_attributes(
 def _check_bool(who: str, name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{who}: {name} must be True or False, not {value!r}")
+
+
+def _check_number(what: str, value: Any, finite: bool = False) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{what} must be a number, not {value!r}")
+    if finite and not math.isfinite(value):
+        raise ValueError(f"{what} must be finite, not {value}")
 
 
 def tell_global_step(variables: Iterable[Any], after: Sequence[tf.Tensor] = ()) -> list[tf.Operation]:
