@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.tensors import fit_slice_of_slot
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
+from sparse_operation_kit.optimizers.row_slots import UpdatesAlike, make_row_slot
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
 # Tables count periods in float32, which is exact up to this number.
@@ -15,7 +15,7 @@ _MAX_PERIODS = 2**24
 _SLOTS = ("accumulator", "accumulator_decay_power")
 
 
-class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
+class AdagradDecayOptimizer(UpdatesAlike):
     """DeepRec's `tf.train.AdagradDecayOptimizer`, for embedding and ordinary variables.
 
     Steps are counted from 1. Step t is in period floor(t / accumulator_decay_step). For a row w with gradient
@@ -87,15 +87,7 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
             self._get_or_make_slot_with_initializer(
                 variable, accumulator, variable.shape, variable.dtype.base_dtype, _SLOTS[0], self._name
             )
-            decays = self._get_or_make_slot_with_initializer(
-                variable,
-                tf.compat.v1.zeros_initializer(),
-                variable.shape[:1],
-                tf.int64,
-                _SLOTS[1],
-                self._name,
-            )
-            fit_slice_of_slot(decays)
+            make_row_slot(self, variable, _SLOTS[1], 0, tf.int64)
 
     def _prepare(self) -> None:
         self._learning_rate_tensor = tf.convert_to_tensor(
@@ -111,12 +103,6 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
         keep = accumulator.assign(grown, use_locking=self._use_locking)
         move = var.assign_sub(self._step(grad, grown), use_locking=self._use_locking)
         return tf.group(count.op, keep.op, move.op)
-
-    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
-        return self._apply_dense(grad, handle)
-
-    def _apply_sparse(self, grad: tf.IndexedSlices, var: tf.Variable) -> tf.Operation:
-        return self._resource_apply_sparse(grad.values, var, grad.indices)
 
     def _resource_apply_sparse(
         self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.compat.tensors import fit_slice_of_slot
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
+from sparse_operation_kit.optimizers.row_slots import UpdatesAlike
 from sparse_operation_kit.optimizers.scalar_state import scalar_state
 from sparse_operation_kit.optimizers.table_update import TableUpdate, has_rows
 from sparse_operation_kit.ranks.communicator import communicator
@@ -21,7 +22,7 @@ class _TablePowers(NamedTuple):
     has_rows: tf.Tensor
 
 
-class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
+class AdamAsyncOptimizer(UpdatesAlike):
     """DeepRec's `tf.train.AdamAsyncOptimizer`, for embedding and ordinary variables.
 
     With gradient g, moments m and v, and powers p1 and p2 that start as beta1 and beta2::
@@ -89,10 +90,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         self._tables = []
 
     def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Operation:
-        return self._resource_apply_dense(grad, var)
-
-    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
-        m, v, *powers = self._slots_of(handle)
+        m, v, *powers = self._slots_of(var)
         rate, beta1, beta2, epsilon = self._cast(grad.dtype)
         grown_m = m * beta1 + grad * (1 - beta1)
         grown_v = v * beta2 + (1 - beta2) * grad * grad
@@ -100,12 +98,9 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         updates = (
             m.assign(grown_m, use_locking=self._use_locking),
             v.assign(grown_v, use_locking=self._use_locking),
-            handle.assign_sub(step, use_locking=self._use_locking),
+            var.assign_sub(step, use_locking=self._use_locking),
         )
         return self._then_move([update.op for update in updates], powers)
-
-    def _apply_sparse(self, grad: tf.IndexedSlices, var: tf.Variable) -> tf.Operation:
-        return self._resource_apply_sparse(grad.values, var, grad.indices)
 
     def _resource_apply_sparse(
         self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor

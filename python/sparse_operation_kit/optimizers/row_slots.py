@@ -1,4 +1,4 @@
-"""Slots of ordinary variables with one number per row, as the engine's rules have them in tables.
+"""Updates of ordinary variables by rows, and slots with one number per row, as the engine's rules have them.
 
 The rows of a variable are its slices along the first dimension; a scalar is one row.
 """
@@ -10,15 +10,32 @@ import tensorflow as tf
 from sparse_operation_kit.compat.tensors import fit_slice_of_slot
 
 
+class UpdatesAlike(tf.compat.v1.train.Optimizer):
+    """An optimizer that updates both kinds of variables alike.
+
+    Subclasses define `_apply_dense` and `_resource_apply_sparse`.
+    """
+
+    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
+        return self._apply_dense(grad, handle)
+
+    def _apply_sparse(self, grad: tf.IndexedSlices, var: tf.Variable) -> tf.Operation:
+        return self._resource_apply_sparse(grad.values, var, grad.indices)
+
+
 def make_row_slot(
-    optimizer: tf.compat.v1.train.Optimizer, variable: tf.Variable, name: str, value: float = 0.0
+    optimizer: tf.compat.v1.train.Optimizer,
+    variable: tf.Variable,
+    name: str,
+    value: float = 0.0,
+    dtype: tf.DType | None = None,
 ) -> None:
-    """Makes the slot `name` of the optimizer, of the variable's type, with `value` for each row."""
+    """Makes the slot `name` of the optimizer, `value` for each row; by default of the variable's type."""
     slot = optimizer._get_or_make_slot_with_initializer(
         variable,
         tf.compat.v1.constant_initializer(value),
         variable.shape[:1],
-        variable.dtype.base_dtype,
+        dtype or variable.dtype.base_dtype,
         name,
         optimizer._name,
     )

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
-from sparse_operation_kit.optimizers.row_slots import make_row_slot, mean_square, one_per_row
+from sparse_operation_kit.optimizers.row_slots import UpdatesAlike, make_row_slot, mean_square, one_per_row
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
 
-class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
+class RowWiseAdagrad(UpdatesAlike):
     """Adagrad whose accumulator is a single number per row, for embedding and ordinary variables.
 
     For a row w with gradient g: a += mean(g^2), w -= learning_rate * g / (sqrt(a) + epsilon). A table needs
@@ -60,12 +60,6 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
         accumulator = self.get_slot(var, "accumulator")
         squares = accumulator.assign_add(mean_square(grad), use_locking=self._use_locking)
         return var.assign_sub(self._step(grad, squares), use_locking=self._use_locking).op
-
-    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
-        return self._apply_dense(grad, handle)
-
-    def _apply_sparse(self, grad: tf.IndexedSlices, var: tf.Variable) -> tf.Operation:
-        return self._resource_apply_sparse(grad.values, var, grad.indices)
 
     def _resource_apply_sparse(
         self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor
