@@ -347,7 +347,7 @@ def test_a_server_serves_until_it_is_ended(tmp_path, program):
         process.wait()
 
 
-def test_deeprecs_protocols_are_grpc(monkeypatch, caplog):
+def test_deeprecs_protocols_are_grpc(caplog):
     config_fields._tell.cache_clear()
     with caplog.at_level(logging.WARNING):
         made = [

@@ -52,11 +52,9 @@ class PrefixLock:
         _close(self._descriptor)
 
     def __enter__(self) -> PrefixLock:
-        """Returns the lock."""
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Releases the lock."""
         self.release()
 
 

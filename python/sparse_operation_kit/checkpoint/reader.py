@@ -65,7 +65,6 @@ class SavedCheckpoint:
         self.variables = [name for name, is_table in foreign.items() if not is_table]
 
     def __del__(self) -> None:
-        """Closes the files."""
         _library().sok_checkpoint_close(self._handle)
 
     def has_table(self, name: str) -> bool:
@@ -112,7 +111,6 @@ class SavedTable:
         self.links: list[dict[str, Any]] = json.loads(_text_of(prefix, "sok_table_describe", handle))
 
     def __del__(self) -> None:
-        """Closes the files."""
         _library().sok_table_close(self._handle)
 
     def read(self, link: int, shard: int, array: str, first: int, out: np.ndarray) -> None:
@@ -150,7 +148,6 @@ class Bundle:
         _call(self._prefix, "sok_bundle_create", os.fsencode(prefix), ctypes.byref(self._handle))
 
     def __del__(self) -> None:
-        """Closes the file."""
         _library().sok_bundle_close(self._handle)
 
     def add(self, name: str, array: np.ndarray) -> None:

@@ -59,7 +59,12 @@ def fused_safe_embedding_lookup_sparse(
     """
     del fusion_version
     function = "fused_safe_embedding_lookup_sparse"
-    _check_sparse(function, sparse_ids, sparse_weights, blocknums)
+    check_sparse(function, sparse_ids, sparse_weights)
+    if blocknums is not None:
+        raise ValueError(
+            f"{function}: blocknums is for variables of get_dynamic_dimension_embedding_variable, which "
+            "tf.nn.embedding_lookup and tf.nn.embedding_lookup_sparse look up"
+        )
     with tf.name_scope(name or function):
         ids, weights = bags.as_matrices(sparse_ids, sparse_weights)
         if prune:
@@ -123,16 +128,12 @@ def fused_embedding_lookup_sparse(
     )
 
 
-def _check_sparse(function: str, ids: Any, weights: Any, blocknums: Any) -> None:
+def check_sparse(function: str, ids: Any, weights: Any) -> None:
+    """Raises TypeError, which begins with `function`, unless ids and weights are SparseTensors."""
     if not isinstance(ids, tf.SparseTensor):
         raise TypeError(f"{function}: the ids must be a SparseTensor, not {ids!r}")
     if weights is not None and not isinstance(weights, tf.SparseTensor):
         raise TypeError(f"{function}: the weights must be None or a SparseTensor, not {weights!r}")
-    if blocknums is not None:
-        raise ValueError(
-            f"{function}: blocknums is for variables of get_dynamic_dimension_embedding_variable, which "
-            "tf.nn.embedding_lookup and tf.nn.embedding_lookup_sparse look up"
-        )
 
 
 def _combined(

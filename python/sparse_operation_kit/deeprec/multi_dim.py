@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.deeprec.lookups import check_sparse
 from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.embedding_lookup import group_embedding_lookup_sparse
 from sparse_operation_kit.lookup.group import COMBINERS
@@ -184,10 +185,7 @@ def _checked_combiners(function: str, combiners: Any) -> list[str]:
 
 
 def _checked_rank(function: str, ids: Any, weights: Any, combiners: int) -> int:
-    if not isinstance(ids, tf.SparseTensor):
-        raise TypeError(f"{function}: the ids must be a SparseTensor, not {ids!r}")
-    if weights is not None and not isinstance(weights, tf.SparseTensor):
-        raise TypeError(f"{function}: the weights must be None or a SparseTensor, not {weights!r}")
+    check_sparse(function, ids, weights)
     rank = ids.shape.rank
     if rank is None or rank < 2:
         raise ValueError(f"{function}: the ids need two dimensions or more, not shape {ids.shape}")

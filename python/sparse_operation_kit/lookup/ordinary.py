@@ -100,10 +100,7 @@ def _places(bags: Bags) -> tf.Tensor:
     return tf.cast(bags.row_splits, tf.int64) if isinstance(bags, tf.RaggedTensor) else bags.indices
 
 
-Ids = Union[tf.SparseTensor, tf.RaggedTensor]
-
-
-def pad_sequences(ids: Ids, weights: Any, rows: tf.Tensor, who: str) -> tf.Tensor:
+def pad_sequences(ids: Bags, weights: Any, rows: tf.Tensor, who: str) -> tf.Tensor:
     """Returns the rows of ids in the ids' places.
 
     Args:
