@@ -10,7 +10,7 @@ together.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,11 +24,18 @@ from sparse_operation_kit.tables.table_device import may_be_on_gpu, on_host
 
 
 class _Step:
-    """One call of apply_gradients. Unless `differs_by_table`, all tables share the update."""
+    """One call of apply_gradients. Unless `differs_by_table`, all tables share the update.
 
-    def __init__(self, optimizer: Any, known: KnownOptimizer):
+    Args:
+      optimizer: the optimizer.
+      known: its entry.
+      arguments: returns what `known.update` takes besides the optimizer, given a table and its gradient.
+    """
+
+    def __init__(self, optimizer: Any, known: KnownOptimizer, arguments: Callable[..., Sequence[Any]]):
         self._optimizer = optimizer
         self._known = known
+        self._arguments = arguments
         self._update: Any = None
         self._hyper: tf.Tensor | None = None
         self._ops = StepOps()
@@ -47,10 +54,27 @@ class _Step:
         self._ops.finish()
 
     def _prepare(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> None:
-        of_table = [variable, gradient] if self._known.differs_by_table else []
-        update = self._known.update(self._optimizer, *of_table)
+        update = self._known.update(self._optimizer, *self._arguments(variable, gradient))
         if update is not self._update:
             self._update, self._hyper = update, update.packed_hyper()
+
+    def routed(self, apply: Callable) -> Callable:
+        """Returns a method of the optimizer that applies gradients, for tables too."""
+
+        def apply_any(grad, var, *indices, **kwargs):
+            if not is_embedding_variable(var):
+                return apply(grad, var, *indices, **kwargs)
+            return self.apply(var, tf.IndexedSlices(grad, *indices) if indices else grad)
+
+        return apply_any
+
+
+_V1_METHODS = (
+    "_apply_dense",
+    "_apply_sparse_duplicate_indices",
+    "_resource_apply_dense",
+    "_resource_apply_sparse_duplicate_indices",
+)
 
 
 @contextlib.contextmanager
@@ -65,12 +89,8 @@ def v1_routed(optimizer: tf.compat.v1.train.Optimizer, tables: Sequence[tf.Varia
       TypeError: if the optimizer is not a known one.
     """
     known = find_known(optimizer, tables[0])
-    step = _Step(optimizer, known)
+    step = _Step(optimizer, known, lambda *of_table: of_table if known.differs_by_table else ())
     create_slots = optimizer._create_slots
-    apply_dense = optimizer._apply_dense
-    apply_slices = optimizer._apply_sparse_duplicate_indices
-    resource_apply_dense = optimizer._resource_apply_dense
-    resource_apply_slices = optimizer._resource_apply_sparse_duplicate_indices
 
     def create_slots_of_ordinary_variables(var_list):
         ordinary = [variable for variable in var_list if not is_embedding_variable(variable)]
@@ -81,30 +101,8 @@ def v1_routed(optimizer: tf.compat.v1.train.Optimizer, tables: Sequence[tf.Varia
         if ordinary:
             create_slots(ordinary)
 
-    def dense(grad, var):
-        return step.apply(var, grad) if is_embedding_variable(var) else apply_dense(grad, var)
-
-    def slices(grad, var):
-        return step.apply(var, grad) if is_embedding_variable(var) else apply_slices(grad, var)
-
-    def resource_dense(grad, handle):
-        return (
-            step.apply(handle, grad) if is_embedding_variable(handle) else resource_apply_dense(grad, handle)
-        )
-
-    def resource_slices(grad, handle, indices):
-        if is_embedding_variable(handle):
-            return step.apply(handle, tf.IndexedSlices(grad, indices))
-        return resource_apply_slices(grad, handle, indices)
-
-    with shadow_methods(
-        optimizer,
-        _create_slots=create_slots_of_ordinary_variables,
-        _apply_dense=dense,
-        _apply_sparse_duplicate_indices=slices,
-        _resource_apply_dense=resource_dense,
-        _resource_apply_sparse_duplicate_indices=resource_slices,
-    ):
+    methods = {name: step.routed(getattr(optimizer, name)) for name in _V1_METHODS}
+    with shadow_methods(optimizer, _create_slots=create_slots_of_ordinary_variables, **methods):
         yield
         step.finish()
 
@@ -121,26 +119,14 @@ def keras_routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None
       TypeError: if the optimizer is not a known one.
     """
     known = find_known(optimizer, tables[0])
-    ops = StepOps()
-    add_slot = optimizer.add_slot
-    apply_dense = optimizer._resource_apply_dense
-    apply_slices = optimizer._resource_apply_sparse_duplicate_indices
-
-    prepare = optimizer._prepare
-    coefficients: dict[str, Any] = {}
+    step = _Step(
+        optimizer, known, lambda variable, _: [optimizer._fallback_apply_state(variable.device, tf.float32)]
+    )
+    add_slot, prepare = optimizer.add_slot, optimizer._prepare
+    apply_dense = step.routed(optimizer._resource_apply_dense)
 
     def prepare_ordinary_variables(var_list):
         return prepare([variable for variable in var_list if not is_embedding_variable(variable)])
-
-    def update_table(variable, gradient):
-        check_gradient(variable, gradient)
-        with on_host(variable):
-            if not coefficients:
-                coefficients.update(optimizer._fallback_apply_state(variable.device, tf.float32))
-            update = known.update(optimizer, coefficients)
-            hyper = update.packed_hyper()
-        claim_table(variable, optimizer, update.rule, update.hyper)
-        return ops.update(variable, gradient, update.rule, hyper)
 
     # Replaced instead of `_create_slots`, which also creates state that all variables share.
     def add_slot_of_ordinary_variable(var, slot_name, *args, **kwargs):
@@ -148,21 +134,16 @@ def keras_routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None
 
     # Keras inspects this signature to decide whether to pass apply_state.
     def dense(grad, var, apply_state=None):
-        if is_embedding_variable(var):
-            return update_table(var, grad)
         return apply_dense(grad, var, apply_state=apply_state)
-
-    def slices(grad, var, indices, **kwargs):
-        if is_embedding_variable(var):
-            return update_table(var, tf.IndexedSlices(grad, indices))
-        return apply_slices(grad, var, indices, **kwargs)
 
     with shadow_methods(
         optimizer,
         add_slot=add_slot_of_ordinary_variable,
         _prepare=prepare_ordinary_variables,
         _resource_apply_dense=dense,
-        _resource_apply_sparse_duplicate_indices=slices,
+        _resource_apply_sparse_duplicate_indices=step.routed(
+            optimizer._resource_apply_sparse_duplicate_indices
+        ),
     ):
         yield
-        ops.finish()
+        step.finish()
