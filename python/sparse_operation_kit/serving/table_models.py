@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +35,32 @@ def write_saved_model(tables: Sequence[Table], folder: Path, **options: Any) -> 
     """
     chosen = StockOptions(**options)
     with tf.Graph().as_default(), session_on_host() as session:
-        signatures: dict[str, Any] = {}
         made = [StockTable(table, chosen) for table in tables]
         chosen.check_names(made)
-        for table, stock in zip(tables, made):
-            ids = tf.compat.v1.placeholder(tf.int64, [None], name=f"ids_of_{len(signatures)}")
-            signatures[signature_name(table, signatures)] = signature(ids, stock.look_up(ids))
-        write_model(session, folder, [tf.saved_model.SERVING], with_default_signature(signatures), made)
+        signatures = _signatures(tables, [stock.look_up for stock in made])
+        write_model(session, folder, [tf.saved_model.SERVING], signatures, made)
 
 
-def with_default_signature(signatures: dict[str, Any]) -> dict[str, Any]:
-    """Returns the signatures; if there is only one, also under the name of the default signature."""
-    if len(signatures) != 1:
-        return signatures
-    return {**signatures, tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: next(iter(signatures.values()))}
+def _signatures(
+    tables: Sequence[Table], look_ups: Sequence[Callable[[tf.Tensor], tf.Tensor]]
+) -> dict[str, Any]:
+    """Returns a signature for each table by name; that of an only one also under the default name."""
+    signatures: dict[str, Any] = {}
+    for table, look_up in zip(tables, look_ups):
+        ids = tf.compat.v1.placeholder(tf.int64, [None], name=f"ids_of_{len(signatures)}")
+        one = tf.compat.v1.saved_model.predict_signature_def({"ids": ids}, {"rows": look_up(ids)})
+        signatures[_signature_name(table, signatures)] = one
+    is_only = len(signatures) == 1
+    return {**signatures, tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: one} if is_only else signatures
 
 
-def signature_name(table: Table, taken: dict[str, Any]) -> str:
+def _signature_name(table: Table, taken: dict[str, Any]) -> str:
     """Returns a signature name for a table that is not in `taken`: letters, digits and underscores only."""
     base = re.sub(r"\W", "_", table.name, flags=re.ASCII)
     name, number = base, 1
     while name in taken:
         name, number = f"{base}_{number}", number + 1
     return name
-
-
-def signature(ids: tf.Tensor, rows: tf.Tensor) -> Any:
-    """Returns the signature from `ids` to `rows`."""
-    return tf.compat.v1.saved_model.predict_signature_def({"ids": ids}, {"rows": rows})
 
 
 def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
@@ -80,17 +79,17 @@ def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
     with tf.Graph().as_default() as graph:
         with tf.control_dependencies([_init()]):
             variables = [_variable(table) for table in tables]
-        signatures: dict[str, Any] = {}
-        for table, variable in zip(tables, variables):
-            ids = tf.compat.v1.placeholder(tf.int64, [None], name=f"ids_of_{len(signatures)}")
-            rows = lookup_group([DenseLookup(variable, ids)], training=False)[0]
-            signatures[signature_name(table, signatures)] = signature(ids, rows)
+        signatures = _signatures(tables, [functools.partial(_look_up, variable) for variable in variables])
         saver = tf.compat.v1.train.Saver(variables)
         own_its_tables(graph)
-        model = _saved_model(graph, saver, with_default_signature(signatures))
+        model = _saved_model(graph, saver, signatures)
     folder.mkdir()
     _write_variables(tables, folder / "variables" / "variables")
     (folder / MODEL_FILE).write_bytes(model.SerializeToString())
+
+
+def _look_up(variable: EmbeddingVariable, ids: tf.Tensor) -> tf.Tensor:
+    return lookup_group([DenseLookup(variable, ids)], training=False)[0]
 
 
 def _init() -> tf.Tensor:
