@@ -281,17 +281,16 @@ def _making(theirs: type, ours: type) -> Callable[[Callable], Callable]:
     return wrap
 
 
-@replacements.implements(f"{_COLUMNS_V2}.IndicatorColumn.__new__")
-def _refuse_indicators(original: Callable) -> Callable:
-    def make(cls: type, categorical_column: Any, *args: Any, **kwargs: Any) -> Any:
-        if embedding_root(categorical_column) is not None:
-            raise ValueError(
-                f"Column '{categorical_column.name}': an indicator_column needs a number of buckets, which "
-                "categorical_column_with_embedding does not have; use an embedding_column"
-            )
-        return original(cls, categorical_column, *args, **kwargs)
-
-    return make
+@replacements.wraps(f"{_COLUMNS_V2}.IndicatorColumn.__new__")
+def _refuse_indicators(
+    original: Callable, cls: type, categorical_column: Any, *args: Any, **kwargs: Any
+) -> Any:
+    if embedding_root(categorical_column) is not None:
+        raise ValueError(
+            f"Column '{categorical_column.name}': an indicator_column needs a number of buckets, which "
+            "categorical_column_with_embedding does not have; use an embedding_column"
+        )
+    return original(cls, categorical_column, *args, **kwargs)
 
 
 for _module, _theirs, _ours in (

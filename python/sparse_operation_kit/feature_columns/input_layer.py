@@ -27,23 +27,21 @@ from sparse_operation_kit.feature_columns.lookups import (
 from sparse_operation_kit.feature_columns.scopes import adaptive_masks, training_scope
 
 
-@replacements.implements("tensorflow.python.feature_column.feature_column._internal_input_layer")
-def with_groups(original: Callable) -> Callable:
+@replacements.wraps("tensorflow.python.feature_column.feature_column._internal_input_layer")
+def with_groups(
+    original: Callable, features: dict[str, Any], feature_columns: Any, *args: Any, **kwargs: Any
+) -> tf.Tensor:
     """Wraps TensorFlow's function behind `input_layer`; calls without columns in groups are passed on."""
-
-    def input_layer(features: dict[str, Any], feature_columns: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
-        features = sparse_features(features)
-        if isinstance(feature_columns, columns_v1._FeatureColumn):
-            # Most columns are tuples: a list would have their fields.
-            feature_columns = [feature_columns]
-        elif not isinstance(feature_columns, dict) and isinstance(feature_columns, Iterable):
-            # An iterator can be used only once.
-            feature_columns = list(feature_columns)
-        if not in_groups(feature_columns if isinstance(feature_columns, list) else [feature_columns]):
-            return original(features, feature_columns, *args, **kwargs)
-        return _Builder(_checked(feature_columns), *args, **kwargs).build(features)
-
-    return input_layer
+    features = sparse_features(features)
+    if isinstance(feature_columns, columns_v1._FeatureColumn):
+        # Most columns are tuples: a list would have their fields.
+        feature_columns = [feature_columns]
+    elif not isinstance(feature_columns, dict) and isinstance(feature_columns, Iterable):
+        # An iterator can be used only once.
+        feature_columns = list(feature_columns)
+    if not in_groups(feature_columns if isinstance(feature_columns, list) else [feature_columns]):
+        return original(features, feature_columns, *args, **kwargs)
+    return _Builder(_checked(feature_columns), *args, **kwargs).build(features)
 
 
 def _checked(feature_columns: Any) -> list[Any]:

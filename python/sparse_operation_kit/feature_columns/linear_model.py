@@ -27,81 +27,64 @@ _wanted: contextvars.ContextVar[list[LookupRequest] | None] = contextvars.Contex
 )
 
 
-@replacements.implements(f"{_COLUMNS_V1}._FCLinearWrapper.build")
-def with_tables_for_weights(original: Callable) -> Callable:
-    """Wraps the function that creates a column's weights: weights of unbounded keys are in a table."""
-
-    def build(self: Any, shape: Any) -> None:
-        column = self._feature_column
-        if embedding_root(column) is None:
-            return original(self, shape)
-        spec = _spec(column, self._units)
-        with making_tables(spec):
-            original(self, shape)
-        check_table(spec, self._weight_var)
-
-    return build
+@replacements.wraps(f"{_COLUMNS_V1}._FCLinearWrapper.build")
+def with_tables_for_weights(original: Callable, self: Any, shape: Any) -> None:
+    """Creates a column's weights: weights of unbounded keys are in a table."""
+    column = self._feature_column
+    if embedding_root(column) is None:
+        return original(self, shape)
+    spec = _spec(column, self._units)
+    with making_tables(spec):
+        original(self, shape)
+    check_table(spec, self._weight_var)
 
 
-@replacements.implements(f"{_COLUMNS_V1}._create_categorical_column_weighted_sum")
-def with_table_lookups(original: Callable) -> Callable:
-    """Wraps the sum of a categorical column's weights."""
-
-    def weighted_sum(
-        column: Any,
-        builder: Any,
-        units: int,
-        sparse_combiner: str,
-        weight_collections: Any,
-        trainable: bool,
-        weight_var: Any = None,
-    ) -> tf.Tensor:
-        if embedding_root(column) is None:
-            return original(
-                column, builder, units, sparse_combiner, weight_collections, trainable, weight_var=weight_var
-            )
-        tensors = column._get_sparse_tensors(builder, weight_collections, trainable)
-        ids, weights = _as_matrix(tensors.id_tensor), tensors.weight_tensor
-        request = LookupRequest(check_table(_spec(column, units), weight_var), ids, weights, sparse_combiner)
-        wanted = _wanted.get()
-        if wanted is None:
-            return look_up_alone(request, "weighted_sum")
-        wanted.append(request)
-        # `_call` adds the real sums when the lookups of all columns are known.
-        zeros = tf.zeros(tf.stack([tf.cast(ids.dense_shape[0], tf.int32), units]))
-        zeros.set_shape([ids.shape[0], units])
-        return zeros
-
-    return weighted_sum
+@replacements.wraps(f"{_COLUMNS_V1}._create_categorical_column_weighted_sum")
+def with_table_lookups(
+    original: Callable,
+    column: Any,
+    builder: Any,
+    units: int,
+    sparse_combiner: str,
+    weight_collections: Any,
+    trainable: bool,
+    weight_var: Any = None,
+) -> tf.Tensor:
+    """Returns the sum of a categorical column's weights."""
+    if embedding_root(column) is None:
+        return original(
+            column, builder, units, sparse_combiner, weight_collections, trainable, weight_var=weight_var
+        )
+    tensors = column._get_sparse_tensors(builder, weight_collections, trainable)
+    ids, weights = _as_matrix(tensors.id_tensor), tensors.weight_tensor
+    request = LookupRequest(check_table(_spec(column, units), weight_var), ids, weights, sparse_combiner)
+    wanted = _wanted.get()
+    if wanted is None:
+        return look_up_alone(request, "weighted_sum")
+    wanted.append(request)
+    # `with_one_lookup` adds the real sums when the lookups of all columns are known.
+    zeros = tf.zeros(tf.stack([tf.cast(ids.dense_shape[0], tf.int32), units]))
+    zeros.set_shape([ids.shape[0], units])
+    return zeros
 
 
-@replacements.implements(f"{_COLUMNS_V2}._StateManagerImpl.create_variable")
-def without_estimators_weights(original: Callable) -> Callable:
-    """Wraps the function that creates variables of Estimator's linear models, which read all weights."""
-
-    def create_variable(self: Any, feature_column: Any, name: str, *args: Any, **kwargs: Any) -> tf.Variable:
-        if name == "weights" and embedding_root(feature_column) is not None:
-            raise ValueError(
-                f"Column '{feature_column.name}': Estimator's own linear models summarize all weights, which "
-                "an embedding variable does not allow; call feature_column.linear_model in a model_fn"
-            )
-        return original(self, feature_column, name, *args, **kwargs)
-
-    return create_variable
+@replacements.wraps(f"{_COLUMNS_V2}._StateManagerImpl.create_variable")
+def without_estimators_weights(
+    original: Callable, self: Any, feature_column: Any, name: str, *args: Any, **kwargs: Any
+) -> tf.Variable:
+    """Creates variables, but not those of Estimator's linear models, which read all weights."""
+    if name == "weights" and embedding_root(feature_column) is not None:
+        raise ValueError(
+            f"Column '{feature_column.name}': Estimator's own linear models summarize all weights, which "
+            "an embedding variable does not allow; call feature_column.linear_model in a model_fn"
+        )
+    return original(self, feature_column, name, *args, **kwargs)
 
 
-@replacements.implements(f"{_COLUMNS_V1}._LinearModel.call")
-def with_one_lookup(original: Callable) -> Callable:
-    """Wraps a linear model's call: the weights of all columns with tables are read in one lookup."""
-
-    def call(self: Any, features: Any) -> tf.Tensor:
-        return _call(original, self, features)
-
-    return call
-
-
+@replacements.wraps(f"{_COLUMNS_V1}._LinearModel.call")
 @tf.autograph.experimental.do_not_convert
-def _call(original: Callable, model: Any, features: Any) -> tf.Tensor:
+def with_one_lookup(original: Callable, model: Any, features: Any) -> tf.Tensor:
+    """Calls a linear model: the weights of all columns with tables are read in one lookup."""
     wanted: list[LookupRequest] = []
     with set_within(_wanted, wanted):
         predictions = original(model, sparse_features(features))
