@@ -60,11 +60,12 @@ def parts() -> Mapping[enum.Enum, str]:
     return MappingProxyType(_installed_by)
 
 
-def implements(*names: str) -> Callable[[_T], _T]:
+def implements(*names: str, types: Mapping[str, Any] | None = None) -> Callable[[_T], _T]:
     """Returns a decorator that registers the implementation of the table's entries with these names.
 
     For a wrapped entry the implementation is a function that takes the original and returns the wrapper. For
-    an added entry it is the object to add.
+    an added entry it is the object to add. For a dispatched entry it is the function for arguments of these
+    types.
 
     Raises:
       KeyError: There is no such entry.
@@ -73,7 +74,7 @@ def implements(*names: str) -> Callable[[_T], _T]:
 
     def register(implementation: _T) -> _T:
         for name in names:
-            _register(name, implementation)
+            _register(name, implementation if types is None else (implementation, types))
         return implementation
 
     return register
@@ -92,16 +93,6 @@ def wraps(*names: str) -> Callable[[_T], _T]:
 
         implements(*names)(wrap)
         return call
-
-    return register
-
-
-def implements_for_types(name: str, types: Mapping[str, Any]) -> Callable[[_T], _T]:
-    """Like `implements`, for a dispatched entry: registers the function for arguments of these types."""
-
-    def register(function: _T) -> _T:
-        _register(name, (function, types))
-        return function
 
     return register
 

@@ -39,9 +39,11 @@ def for_sparse_lookups(bags: Any) -> Any:
 
 
 def with_values(ids: Any, values: tf.Tensor) -> Any:
-    """The SparseTensor or RaggedTensor `ids` with other values."""
+    """The SparseTensor, RaggedTensor or tf.IndexedSlices `ids` with other values."""
     if isinstance(ids, tf.SparseTensor):
         return tf.SparseTensor(ids.indices, values, ids.dense_shape)
+    if isinstance(ids, tf.IndexedSlices):
+        return tf.IndexedSlices(values, ids.indices, ids.dense_shape)
     return ids.with_values(values)
 
 

@@ -139,13 +139,10 @@ def as_keys(ids: Any, variable: EmbeddingVariable, who: str) -> tf.Tensor:
     tensor = tf.convert_to_tensor(ids, dtype_hint=variable.key_dtype)
     if tensor.dtype == variable.key_dtype:
         return tensor
-    if not _holds(variable.key_dtype, tensor.dtype):
+    wide, narrow = variable.key_dtype, tensor.dtype
+    if not (narrow.is_integer and wide.min <= narrow.min and narrow.max <= wide.max):
         raise TypeError(
-            f"{who}: ids are {tensor.dtype.name}, which embedding variable '{variable.m_var_name}' with "
-            f"key_dtype {variable.key_dtype.name} cannot hold"
+            f"{who}: ids are {narrow.name}, which embedding variable '{variable.m_var_name}' with "
+            f"key_dtype {wide.name} cannot hold"
         )
-    return tf.cast(tensor, variable.key_dtype)
-
-
-def _holds(wide: tf.DType, narrow: tf.DType) -> bool:
-    return narrow.is_integer and wide.min <= narrow.min and narrow.max <= wide.max
+    return tf.cast(tensor, wide)

@@ -81,7 +81,7 @@ def _gradient_inside(op: tf.Operation, *gradients: tf.Tensor) -> list[Any]:
 def _gradients(inputs: Sequence[tf.Tensor], *gradients: tf.Tensor) -> list[Any]:
     lookup = next(iter(inputs)).op
     outputs = graph_ops.outputs_of(lookup)["outputs"]
-    of_tables, of_weights = gradients_of_lookup(lookup, gradients[: len(outputs)])
+    of_tables, of_weights = gradients_of_lookup[lookup.type](lookup, gradients[: len(outputs)])
     no_rows = inputs[len(outputs) + len(of_weights) :]
     # Like the slices that TensorFlow makes of zeros, with a shape.
     slices = [

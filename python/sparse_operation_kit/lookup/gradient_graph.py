@@ -25,7 +25,7 @@ Gradients = Tuple[List[tf.IndexedSlices], List[tf.Tensor]]
 
 
 # What computes the gradients of a lookup's tables and weights, by the type of the op that gives its outputs.
-_computes: dict[str, Callable[[tf.Operation, Sequence[tf.Tensor]], Gradients]] = {}
+gradients_of_lookup: dict[str, Callable[[tf.Operation, Sequence[tf.Tensor]], Gradients]] = {}
 
 
 def gradient_of(
@@ -46,20 +46,10 @@ def gradient_of(
             tables, weights = compute(op, graph_ops.gradients_of_outputs(op, gradients)["outputs"])
             return graph_ops.in_order_of_inputs(op, {"handles": tables, "weights": weights})
 
-        _computes[op_type] = compute
+        gradients_of_lookup[op_type] = compute
         return compute
 
     return register
-
-
-def gradients_of_lookup(op: tf.Operation, gradients: Sequence[tf.Tensor]) -> Gradients:
-    """Returns the gradients of a lookup's tables and weights.
-
-    Args:
-      op: The op that gives the lookup's outputs.
-      gradients: Those of the outputs.
-    """
-    return _computes[op.type](op, gradients)
 
 
 def _check_gradient_graph(op: tf.Operation) -> None:

@@ -4,7 +4,6 @@
 # `utils` is a path of the original SOK, which programs may use without importing it.
 from sparse_operation_kit.optimizers import (  # noqa: F401
     apply_gradients,
-    combination,
     sharded_norms,
     utils,
 )

@@ -15,24 +15,13 @@ import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.graphs import graph_keys, graph_ops
-from sparse_operation_kit.optimizers import dense_updates, routing
+from sparse_operation_kit.optimizers import combination, dense_updates, routing
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.exchange_names import list_of
 from sparse_operation_kit.tables.embedding_variable import is_embedding_variable
 from sparse_operation_kit.tables.table_device import on_host_of
-
-# Called before pairs are applied; each returns the pairs to apply.
-_preparations: list[Callable[[Any, Sequence, bool], Sequence]] = []
-
-
-def add_preparation(prepare: Callable[[Any, Sequence, bool], Sequence]) -> None:
-    """Registers `prepare(optimizer, grads_and_vars, gradients_are_averaged)`, which returns pairs to apply.
-
-    `apply_gradients` calls it first. `gradients_are_averaged` is the argument that the program has given.
-    """
-    _preparations.append(prepare)
 
 
 def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.AbstractContextManager]):
@@ -48,8 +37,7 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
                 # A zip can be iterated only once, and the original iterates over it too.
                 grads_and_vars = list(grads_and_vars)
             grads_and_vars = with_slices(grads_and_vars)
-            for prepare in _preparations:
-                grads_and_vars = prepare(self, grads_and_vars, gradients_are_averaged)
+            grads_and_vars = combination.prepared(self, grads_and_vars, gradients_are_averaged)
             tables = _check_tables(grads_and_vars)
             with contextlib.ExitStack() as routes:
                 if tables:

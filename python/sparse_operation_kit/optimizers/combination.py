@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.changes.dialect import dialect
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.newer_python import set_within
-from sparse_operation_kit.optimizers import apply_gradients
 from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
 from sparse_operation_kit.ranks.communicator import Communicator, communicator
@@ -131,14 +131,15 @@ def _divided(gradient: Any, variable: tf.Variable) -> Any:
             values = native.ops.sok_divide_gradients(gradient.values, divisor=size)
     else:
         values = gradient.values / size
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return with_values(gradient, values)
 
 
-def _prepared(optimizer: Any, pairs: Sequence, are_averaged: bool) -> Sequence:
-    """Refuses gradients that were not averaged, as ordinary variables would then differ between ranks.
+def prepared(optimizer: Any, pairs: Sequence, are_averaged: bool) -> Sequence:
+    """Returns the pairs that an optimizer is to apply. Raises ValueError if they were not averaged.
 
-    If the program says that it has averaged them, those of tables are averaged here, except those that
-    `average` has averaged: the exchange has summed them, and Horovod cannot average them.
+    Ordinary variables would then differ between ranks. If the program says that it has averaged
+    them, those of tables are averaged here, except those that `average` has averaged: the exchange
+    has summed them, and Horovod cannot average them.
     """
     if communicator().size == 1 or is_by_hand() or isinstance(optimizer, OptimizerWrapper):
         return pairs
@@ -168,6 +169,3 @@ def _of_table_divided(pair: Any) -> Any:
     if gradient is None or graph_ops.is_averaged(gradient.values):
         return pair
     return _divided(gradient, variable), variable
-
-
-apply_gradients.add_preparation(_prepared)

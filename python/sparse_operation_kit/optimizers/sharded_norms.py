@@ -21,6 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.changes import replacements
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.graphs import graph_ops
 from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.tables.table_device import on_host_of
@@ -40,7 +41,7 @@ def mark_as_of_one_rank(gradient: Any) -> None:
         setattr(gradient.indices, _OF_ONE_RANK, True)
 
 
-@replacements.implements_for_types("tf.linalg.global_norm", {"t_list": _ANYTHING})
+@replacements.implements("tf.linalg.global_norm", types={"t_list": _ANYTHING})
 def _global_norm(t_list: Sequence[Any], name: str | None = None) -> tf.Tensor:
     ours = [one for one in t_list if _is_ours(one)]
     others = [_values(one) for one in t_list if not _is_ours(one)]
@@ -55,27 +56,27 @@ def _global_norm(t_list: Sequence[Any], name: str | None = None) -> tf.Tensor:
         return tf.sqrt(half * 2.0)
 
 
-@replacements.implements_for_types("tf.clip_by_norm", {"t": tf.IndexedSlices})
+@replacements.implements("tf.clip_by_norm", types={"t": tf.IndexedSlices})
 def _clip_by_norm(
     t: tf.IndexedSlices, clip_norm: Any, axes: Any = None, name: str | None = None
 ) -> tf.IndexedSlices:
     if not _is_ours(t):
-        return _same_rows(t, tf.clip_by_norm(t.values, clip_norm, axes, name))
+        return with_values(t, tf.clip_by_norm(t.values, clip_norm, axes, name))
     dimensions = [0, 1] if axes is None else _dimensions(axes)
     with tf.name_scope(name or "clip_by_norm"):
         distinct = _with_distinct_rows(t)
         squares = _squares(distinct.values, dimensions)
         if 0 in dimensions and not _is_of_one_rank(t):
             squares = _over_ranks(squares)
-        return _same_rows(distinct, distinct.values * clip_norm / tf.maximum(tf.sqrt(squares), clip_norm))
+        return with_values(distinct, distinct.values * clip_norm / tf.maximum(tf.sqrt(squares), clip_norm))
 
 
-@replacements.implements_for_types("tf.clip_by_value", {"t": tf.IndexedSlices})
+@replacements.implements("tf.clip_by_value", types={"t": tf.IndexedSlices})
 def _clip_by_value(
     t: tf.IndexedSlices, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> tf.IndexedSlices:
     rows = _with_distinct_rows(t) if _is_ours(t) else t
-    return _same_rows(rows, tf.clip_by_value(rows.values, clip_value_min, clip_value_max, name))
+    return with_values(rows, tf.clip_by_value(rows.values, clip_value_min, clip_value_max, name))
 
 
 def _dimensions(axes: Any) -> list[int]:
@@ -103,10 +104,6 @@ def _is_of_table(value: Any) -> bool:
 
 def _values(value: Any) -> Any:
     return value.values if isinstance(value, tf.IndexedSlices) else value
-
-
-def _same_rows(gradient: tf.IndexedSlices, values: tf.Tensor) -> tf.IndexedSlices:
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.optimizers.scalar_state import initializer_of, scalar_state
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
 from sparse_operation_kit.ranks.communicator import communicator
@@ -212,8 +213,7 @@ def _scaled(gradient: Gradient, factor: tf.Tensor) -> Gradient:
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * tf.cast(factor, gradient.values.dtype)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        return with_values(gradient, gradient.values * tf.cast(factor, gradient.values.dtype))
     return gradient * tf.cast(factor, gradient.dtype)
 
 
