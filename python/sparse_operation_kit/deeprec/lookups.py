@@ -206,11 +206,14 @@ def with_bag_arguments(original: Callable) -> Callable:
             if _is_table_with_bags(is_safe, params, ids, weights):
                 return _look_up_table(is_safe, ids, weights, given)
             return original(*args, **kwargs)
-        arguments = inspect.signature(original).bind(*args, **kwargs).arguments
-        with tf.name_scope(arguments.get("name") or who):
-            if is_safe:
-                return _look_up_safely(table, ids, weights, arguments, blocknums)
-            combiner, max_norm = arguments.get("combiner"), arguments.get("max_norm")
+        given = inspect.signature(original).bind(*args, **kwargs).arguments
+        combiner, max_norm, name = (given.get(one) for one in ("combiner", "max_norm", "name"))
+        if is_safe:
+            _refuse_blocknums_of_some(blocknums)
+            return fused_safe_embedding_lookup_sparse(
+                table, ids, weights, combiner, given.get("default_id"), name or who, max_norm=max_norm
+            )
+        with tf.name_scope(name or who):
             return look_up_bags(table, ids, weights, combiner, max_norm, blocknums)
 
     return embedding_lookup_sparse
@@ -237,19 +240,12 @@ def _look_up_table(is_safe: bool, ids: Any, weights: Any, given: Mapping[str, An
     return fused_embedding_lookup_sparse(table, ids, weights, **options)
 
 
-def _look_up_safely(table: Any, ids: Any, weights: Any, arguments: Any, blocknums: Any) -> tf.Tensor:
-    """Leaves out negative ids and, unless the combiner is "sum", ids with a weight <= 0."""
+def _refuse_blocknums_of_some(blocknums: Any) -> None:
     if blocknums is not None:
         raise ValueError(
             "safe_embedding_lookup_sparse leaves ids out, so that there is no number of blocks for each of "
             "the others: use embedding_lookup_sparse with blocknums"
         )
-    combiner = arguments.get("combiner") or "mean"
-    matrix, of_matrix = bags.pruned(*bags.as_matrices(ids, weights), combiner)
-    if arguments.get("default_id") is not None:
-        matrix, of_matrix = bags.filled(matrix, of_matrix, arguments["default_id"])
-    rows = look_up_bags(table, matrix, of_matrix, combiner, arguments.get("max_norm"), None)
-    return bags.with_leading_dimensions(rows, ids)
 
 
 def _refuse_blocknums(function: str, params: Any, blocknums: Any) -> None:
