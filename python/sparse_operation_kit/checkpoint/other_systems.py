@@ -7,7 +7,6 @@ that has something for which the form has no place. docs/checkpoints.md describe
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import shutil
@@ -200,11 +199,14 @@ def _write_deeprec_table(
     small = {"partition_offset": offsets, **_deeprec_waiting(table, shard)}
     arrays: dict[str, list[int]] = {}
     for column, of_column in names.items():
-        new_array = functools.partial(_new_array, bundle, arrays, of_column)
-        new_array("values", column, np.float32, (rows, table.dim))
-        new_array("keys", "key", _deeprec_keys(table), (rows,))
+        tensors: list[tuple[str, str, type, tuple[int, ...]]] = [
+            ("values", column, np.float32, (rows, table.dim)),
+            ("keys", "key", _deeprec_keys(table), (rows,)),
+        ]
         for suffix, count in _DEEPREC_COLUMNS.items():
-            new_array(suffix, count, np.int64, (rows if count in present else 0,))
+            tensors.append((suffix, count, np.int64, (rows if count in present else 0,)))
+        for suffix, one, dtype, shape in tensors:
+            arrays.setdefault(one, []).append(bundle.new_array(f"{of_column}-{suffix}", dtype, shape))
         for suffix, numbers in small.items():
             bundle.add(f"{of_column}-{suffix}", numbers)
     columns = [column for column in arrays if column in present]
@@ -217,18 +219,6 @@ def _write_deeprec_table(
                 ordered = np.repeat(ordered, table.dim // ordered.shape[1], axis=1)
             for array in arrays[column]:
                 bundle.write(array, ordered)
-
-
-def _new_array(
-    bundle: Bundle,
-    arrays: dict[str, list[int]],
-    name: str,
-    suffix: str,
-    column: str,
-    dtype: type,
-    shape: tuple,
-) -> None:
-    arrays.setdefault(column, []).append(bundle.new_array(f"{name}-{suffix}", dtype, shape))
 
 
 def _by_remainder(
@@ -413,8 +403,9 @@ def left_out(
     """Returns a line for each table with arrays that the form has no place for; `taken` are those it has."""
     lines = []
     for table in tables:
+        saved = table.last.shards[0].arrays
         has_place = ["values", *_slots(table, optimizers)[1], *taken]
-        arrays = [*columns_of(table), *(name for name in (WAITING[0], BLOOM[0]) if _has(table, name))]
+        arrays = [*columns_of(table), *(name for name in (WAITING[0], BLOOM[0]) if name in saved)]
         left = [name for name in arrays if name not in has_place]
         if left:
             lines.append(f"embedding variable '{table.name}': {form} has no place for {', '.join(left)}")
@@ -422,10 +413,6 @@ def left_out(
             names = ", ".join(repr(name) for name in table.last.left_out)
             lines.append(f"embedding variable '{table.name}': nothing is made of {names}")
     return lines
-
-
-def _has(table: Table, array: str) -> bool:
-    return array in table.last.shards[0].arrays
 
 
 def _justified(table: Table, text: str, size: int) -> bytes:

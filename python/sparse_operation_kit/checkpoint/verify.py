@@ -192,7 +192,8 @@ def _bloom_problems(link: Link, shard: Shard) -> Iterator[str]:
     array = shard.arrays.get("bloom_blocks")
     if array is None:
         return
-    limit = _bloom_blocks(link.table["admission"])
+    admission = link.table["admission"]
+    limit = -(-admission["counters"] * (admission["counter_bits"] // 8) // BLOOM_BLOCK_BYTES)
     before = np.array([-1], np.int64)
     for numbers in array.blocks(_BLOCK_ROWS):
         outside = numbers[(numbers < 0) | (numbers >= limit)]
@@ -206,10 +207,6 @@ def _bloom_problems(link: Link, shard: Shard) -> Iterator[str]:
             yield f"{array.path}: has the block {block} after the block {previous}: blocks must increase"
             return
         before = both[-1:]
-
-
-def _bloom_blocks(admission: dict) -> int:
-    return -(-admission["counters"] * (admission["counter_bits"] // 8) // BLOOM_BLOCK_BYTES)
 
 
 def checked_bytes(entry: TableEntry) -> int:

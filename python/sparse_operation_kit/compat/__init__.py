@@ -23,14 +23,8 @@ IS_TENSORFLOW_2 = VERSION >= (2, 0)
 AS_RESOURCE = {} if IS_TENSORFLOW_2 else {"use_resource": True}
 # The option of CheckpointSaverHook that keeps the graph out of a directory; 1.15 always writes it.
 WITHOUT_GRAPH_DEF = {"save_graph_def": False} if IS_TENSORFLOW_2 else {}
-
-
-def _has_keras_2() -> bool:
-    # TensorFlow's own Keras 2 has no `__version__`; Keras 3 and tf_keras have one.
-    return getattr(tf.keras, "__version__", "2").split(".")[0] == "2"
-
-
-HAS_KERAS_2 = _has_keras_2()
+# TensorFlow's own Keras 2 has no `__version__`; Keras 3 and tf_keras have one.
+HAS_KERAS_2 = getattr(tf.keras, "__version__", "2").split(".")[0] == "2"
 
 
 class _ModuleLayer(tf.Module):

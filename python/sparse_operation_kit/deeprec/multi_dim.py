@@ -66,7 +66,10 @@ def safe_embedding_lookup_multi_dim(
             matrix, _ = bags.as_matrices(ids, None)
             rows = group_embedding_lookup_sparse([embedding_weights], [matrix], names, partition_strategy)[0]
             return bags.with_leading_dimensions(rows, sparse_ids)
-        rows = _rows(embedding_weights, ids, partition_strategy, max_norm)
+        parts = bags.parts(embedding_weights)
+        rows = tf.compat.v1.nn.embedding_lookup(
+            parts, ids.values, partition_strategy=partition_strategy, max_norm=max_norm
+        )
         result = _combine(rows, ids, weights, tiled + names, axis)
         shape = tf.concat([tf.cast(sparse_ids.dense_shape[:kept], tf.int32), [-1]], axis=0)
         result = tf.reshape(result, shape)
@@ -118,13 +121,6 @@ def embedding_lookup_sparse_multi_dim(
         max_norm,
         weight_axis,
         prune=False,
-    )
-
-
-def _rows(params: Any, ids: tf.SparseTensor, partition_strategy: str, max_norm: float | None) -> tf.Tensor:
-    """Returns the row of each id, [n, dim]."""
-    return tf.compat.v1.nn.embedding_lookup(
-        bags.parts(params), ids.values, partition_strategy=partition_strategy, max_norm=max_norm
     )
 
 

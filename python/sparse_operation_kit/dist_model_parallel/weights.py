@@ -198,7 +198,7 @@ class Weights:
             accessed = _Variable(variable)
             for piece in group.pieces:
                 rank = piece.rank if group.replicated is None else communicator().rank
-                self._of_piece[_on(piece, rank)] = accessed
+                self._of_piece[dataclasses.replace(piece, rank=rank)] = accessed
 
     def get(self, all_ranks: bool, session: Any, paths: Sequence[Any] | None, chunk: int) -> list[np.ndarray]:
         """The tables; see `DistributedEmbedding.get_weights`. Every rank calls it."""
@@ -341,10 +341,6 @@ class Weights:
                 raise TypeError(f"{who} are {weight.dtype}, not numbers")
             arrays.append(weight)
         return arrays
-
-
-def _on(piece: Piece, rank: int) -> Piece:
-    return dataclasses.replace(piece, rank=rank)
 
 
 def _overlap(piece: Piece, begin: int, end: int) -> tuple[int, int]:

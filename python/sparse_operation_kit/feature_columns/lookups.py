@@ -91,11 +91,11 @@ def _looked_up(
     outputs = list(wanted)
     for members in _groups(wanted):
         requests = [wanted[position] for position in members]
-        runs = runs_of(members, requests)
+        runs, group = runs_of(members, requests), requests[0].group
         rows = lookup_group(
             [_lookup(request) for request in requests],
             current_training(),
-            _op_name(requests),
+            None if group is None else group.op_name,
             side_by_side=[len(run) for run in runs],
         )
         for run, row in zip(runs, rows):
@@ -145,11 +145,6 @@ def _groups(wanted: Sequence[Any]) -> list[list[int]]:
         if isinstance(item, LookupRequest):
             positions[item.group].append(position)
     return list(positions.values())
-
-
-def _op_name(requests: Sequence[LookupRequest]) -> str | None:
-    group = requests[0].group
-    return None if group is None else group.op_name
 
 
 def _lookup(request: LookupRequest) -> SparseLookup:

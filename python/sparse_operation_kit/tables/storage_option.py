@@ -107,7 +107,7 @@ class StorageOption:
             )
         wanted = "the first number" if _SIZES[kind] == 1 else "the first two numbers"
         sizes = list(self.storage_size[: _SIZES[kind]])
-        if len(sizes) < _SIZES[kind] or not all(_is_size(size) for size in sizes):
+        if len(sizes) < _SIZES[kind] or not all(isinstance(size, int) and 0 < size < 2**63 for size in sizes):
             raise ValueError(
                 f"StorageOption: {kind.name} needs the bytes of memory as {wanted} of storage_size, "
                 f"not {sizes}"
@@ -117,10 +117,6 @@ class StorageOption:
             raise ValueError(
                 f"StorageOption: {kind.name} has {tiers} tiers, but storage_size is {list(self.storage_size)}"
             )
-
-
-def _is_size(size: Any) -> bool:
-    return isinstance(size, int) and 0 < size < 2**63
 
 
 def memory_attributes(who: str, memory: str | StorageOption) -> dict[str, Any]:
