@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
-import sys
 
 import forked
 from bench import report
@@ -48,7 +47,7 @@ TINY = {
 
 def run_program(program: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     """Runs a program in a process that can import the test's modules and find the test's built programs."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SOK_BAZEL_BIN": str(BAZEL_BIN)}
+    environment = forked.environment(SOK_BAZEL_BIN=str(BAZEL_BIN))
     return forked.run(_IN_FORK, str(program), *flags, env=environment)
 
 

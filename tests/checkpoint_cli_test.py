@@ -3,16 +3,14 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import checkpoint_files
+import forked
 import harness  # noqa: F401 - quiets TensorFlow
-import sparse_operation_kit as sok
 from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_table
 from same_length import zip_equal
 from sparse_operation_kit.checkpoint import CheckpointError, cli, compare, diff, open_checkpoint
@@ -394,7 +392,5 @@ def test_help(capsys, command):
 
 def test_as_a_program(tmp_path):
     made = saved_history(tmp_path, steps=1)
-    command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "inspect", made.saved[0].prefix]
-    path = os.path.dirname(sok.__path__[0])
-    result = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False)
-    assert result.returncode == 0 and result.stdout.startswith("items\n"), result.stderr
+    command = ["-m", "sparse_operation_kit.checkpoint", "inspect", str(made.saved[0].prefix)]
+    assert forked.succeeded(forked.run_interpreter(*command)).startswith("items\n")

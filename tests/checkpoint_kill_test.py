@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -45,6 +44,7 @@ from sparse_operation_kit.tables.storage_option import StorageOption, StorageTyp
 
 KILLS = int(os.environ.get("SOK_TEST_KILLS", "12"))
 RANK_KILLS = int(os.environ.get("SOK_TEST_RANK_KILLS", "4"))
+session = harness.session
 train = tf.compat.v1.train
 KEYS = 5000
 
@@ -174,12 +174,10 @@ _IN_MEMORY = [(1, False), (4, False)]
     ("full_every", "rows_on_disk"), sized(on_cpu=[*_IN_MEMORY, (4, True)], on_gpu=_IN_MEMORY)
 )
 def test_one_process(tmp_path, full_every, rows_on_disk):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     arguments = f"{str(tmp_path)!r}, {KILLS}, it.random.Random(2), {full_every}, {rows_on_disk}"
     code = f"import checkpoint_kill_test as it; print('steps', it.kill_again_and_again({arguments}))"
-    result = forked.run_code(code, env=environment, timeout=60 + 20 * KILLS)
-    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
-    steps = int(result.stdout.split("steps")[-1])
+    output = forked.succeeded(forked.run_code(code, timeout=60 + 20 * KILLS))
+    steps = int(output.split("steps")[-1])
     assert steps > KILLS // 4
     # The next save removes the leftovers of killed saves. Those of at most two can be left after that: of one
     # whose removal was interrupted, and of the last killed save.
@@ -243,12 +241,6 @@ class ConcurrentModel:
         values = np.unique(self.session.run(self.rows))
         assert len(values) == 1, values
         return values[0]
-
-
-@pytest.fixture
-def session():
-    with harness.graph_and_session() as session:
-        yield session
 
 
 def names(folder, pattern):
@@ -448,14 +440,12 @@ def _serve(folder):
 
 
 def test_three_processes(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     code = f"import checkpoint_kill_test as test; test._serve({str(tmp_path)!r})"
-    result = forked.run_code(code, env=environment, timeout=120 + 10 * SAVES)
-    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
-    words = next(line for line in result.stdout.splitlines() if line.startswith("saves")).split()
+    output = forked.succeeded(forked.run_code(code, timeout=120 + 10 * SAVES))
+    words = next(line for line in output.splitlines() if line.startswith("saves")).split()
     counts = dict(zip_equal(words[::2], map(int, words[1::2])))
-    assert counts["saves"] >= 2 * SAVES and counts["there"] > 0, result.stdout[-6000:]
-    assert counts["failures"] == 0 and counts["lost"] == 0, result.stdout[-6000:]
+    assert counts["saves"] >= 2 * SAVES and counts["there"] > 0, output[-6000:]
+    assert counts["failures"] == 0 and counts["lost"] == 0, output[-6000:]
     # A last save meets the leftovers of killed saves.
     with harness.graph_and_session() as session:
         ConcurrentModel(session).save(tmp_path / "m-100000", 1)

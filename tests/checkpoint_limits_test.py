@@ -1,18 +1,16 @@
 # Not on GPUs: files, which are the same: see gpu_checkpoints_test
 """Saving and restoring with limited memory, with limited disk space, and beside a training thread."""
 
-import os
 import re
 import resource
 import signal
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
@@ -20,91 +18,81 @@ from sparse_operation_kit.checkpoint import reader
 
 train = tf.compat.v1.train
 
-_MEMORY = """
-import resource, sys
-import numpy as np
-import tensorflow as tf
-import harness
-import sparse_operation_kit as sok
 
-def now():
+class Model:
+    """A table, the sum of fed keys' rows, and a Saver."""
+
+    def __init__(self, session, dim):
+        self.keys = tf.compat.v1.placeholder(tf.int64, [None])
+        self.table = sok.EmbeddingVariable(name="table", dim=dim)
+        self.rows = tf.nn.embedding_lookup(self.table, self.keys)
+        self.saver = train.Saver()
+        harness.initialize(session)
+
+
+def _megabytes(what):
+    """What /proc says of the memory of this process."""
     with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmRSS"))
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-
-path, dim, rows = sys.argv[1], 60, 1_250_000
-with harness.graph_and_session() as session:
-    keys = tf.compat.v1.placeholder(tf.int64, [None])
-    table = sok.EmbeddingVariable(name="table", dim=dim)
-    looked_up = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
-    saver = tf.compat.v1.train.Saver()
-    harness.initialize(session)
-    saver.save(session, path + "-small")
-    for begin in range(0, rows, 10_000):
-        session.run(looked_up, {keys: np.arange(begin, begin + 10_000)})
-    before = max(now(), peak())
-    saver.save(session, path)
-    print("save", peak() - before)
-    session.run(table.initializer)
-    saver.restore(session, path)
-    print("restore", peak() - before)
-    saver.restore(session, path)
-    print("beside", peak() - before)
-    assert session.run(table.size()) == rows
-"""
+        return next(int(line.split()[1]) // 1024 for line in file if line.startswith(what))
 
 
-_TOO_LITTLE_MEMORY = """
-import resource, sys
-import numpy as np
-import tensorflow as tf
-import harness
-import sparse_operation_kit as sok
+def measure(path):
+    """Prints by how much memory grows in a save, in a restore, and in one beside the old table."""
 
-def limit(size):
-    with open("/proc/self/status") as file:
-        data = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmData:"))
-    resource.setrlimit(resource.RLIMIT_DATA, (data + size, resource.RLIM_INFINITY))
+    def peak():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
-path, dim, rows = sys.argv[1], 256, 100_000
-with harness.graph_and_session() as session:
-    keys = tf.compat.v1.placeholder(tf.int64, [None])
-    table = sok.EmbeddingVariable(name="table", dim=dim)
-    looked_up = tf.nn.embedding_lookup(table, keys)
-    saver = tf.compat.v1.train.Saver()
-    harness.initialize(session)
-    session.run(looked_up.op, {keys: np.arange(rows)})
-    saver.save(session, path)
-    saver.restore(session, path)  # makes what stays in memory
-    session.run(table.assign_rows(np.array([7], np.int64), np.full([1, dim], 5, np.float32)))
-    limit(4 * dim * rows // 2)
-    try:
-        saver.restore(session, path)
-    except tf.errors.ResourceExhaustedError as error:
-        print(error.message)
-    assert session.run(table.size()) == rows
-    assert (session.run(looked_up, {keys: [7]}) == 5).all()
-    session.run(table.initializer)
-    saver.restore(session, path)
-    assert session.run(table.size()) == rows
-    assert (session.run(looked_up, {keys: [7]}) != 5).all()
-"""
+    rows = 1_250_000
+    with harness.graph_and_session() as session:
+        model = Model(session, 60)
+        looked_up = tf.reduce_sum(model.rows)
+        model.saver.save(session, f"{path}-small")
+        for begin in range(0, rows, 10_000):
+            session.run(looked_up, {model.keys: np.arange(begin, begin + 10_000)})
+        before = max(_megabytes("VmRSS"), peak())
+        model.saver.save(session, path)
+        print("save", peak() - before)
+        session.run(model.table.initializer)
+        model.saver.restore(session, path)
+        print("restore", peak() - before)
+        model.saver.restore(session, path)
+        print("beside", peak() - before)
+        assert session.run(model.table.size()) == rows
 
 
-def _output_of(program, path):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", program, str(path)]
-    return subprocess.run(
-        command, env=environment, check=True, capture_output=True, text=True, timeout=300
-    ).stdout
+def restore_with_too_little_memory(path):
+    """Prints the error of a restore that has memory for half of a table."""
+    dim, rows = 256, 100_000
+    with harness.graph_and_session() as session:
+        model = Model(session, dim)
+        session.run(model.rows.op, {model.keys: np.arange(rows)})
+        model.saver.save(session, path)
+        model.saver.restore(session, path)  # makes what stays in memory
+        session.run(model.table.assign_rows(np.array([7], np.int64), np.full([1, dim], 5, np.float32)))
+        limit = (_megabytes("VmData:") << 20) + 4 * dim * rows // 2
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+        try:
+            model.saver.restore(session, path)
+        except tf.errors.ResourceExhaustedError as error:
+            print(error.message)
+        assert session.run(model.table.size()) == rows
+        assert (session.run(model.rows, {model.keys: [7]}) == 5).all()
+        session.run(model.table.initializer)
+        model.saver.restore(session, path)
+        assert session.run(model.table.size()) == rows
+        assert (session.run(model.rows, {model.keys: [7]}) != 5).all()
+
+
+def _output_of(function, path):
+    """What a function prints in a new process, whose memory only it has used."""
+    code = f"import checkpoint_limits_test as it; it.{function.__name__}({str(path)!r})"
+    return forked.succeeded(forked.run_interpreter("-c", code))
 
 
 def test_a_restore_without_memory_for_two_tables_says_what_helps(tmp_path):
     """It changes nothing; after the initializer, there is memory for one."""
     wanted = "Embedding variable 'table'.* cannot allocate [0-9]+ bytes .*100000 rows .*initializer first"
-    output = _output_of(_TOO_LITTLE_MEMORY, tmp_path / "model")
+    output = _output_of(restore_with_too_little_memory, tmp_path / "model")
     assert re.search(wanted, output), output
 
 
@@ -113,7 +101,7 @@ def test_memory_beyond_the_table_is_small(tmp_path):
 
     Until a table is replaced, the old one and the new one are in memory.
     """
-    output = _output_of(_MEMORY, tmp_path / "model")
+    output = _output_of(measure, tmp_path / "model")
     grown = {line.split()[0]: int(line.split()[1]) for line in output.splitlines()}
     assert grown.keys() == {"save", "restore", "beside"}
     assert max(grown["save"], grown["restore"]) <= 64, grown

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from pyarrow import parquet
 
+import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
@@ -176,32 +174,20 @@ def test_raw_files_are_float32(tmp_path):
             np.testing.assert_array_equal(rows[np.argsort(keys)], wanted[np.argsort(other_keys)])
 
 
-_RESTORE = """
-import sys, tensorflow as tf, sparse_operation_kit as sok
-v1 = tf.compat.v1
-v1.disable_eager_execution()
-sok.Init(global_batch_size=4)
-tables = [sok.EmbeddingVariable(name, 6, dtype=tf.float16) for name in ("brain", "half")]
-rows = [tf.nn.embedding_lookup(table, tf.constant([1], tf.int64)) for table in tables]
-adam = sok.tf.keras.optimizers.LazyAdamOptimizer(0.1, second_moment="row")
-train = adam.minimize(tf.reduce_sum(rows[0] + rows[1]))
-with v1.Session() as session:
-    v1.train.Saver(tables).restore(session, sys.argv[1])
-"""
+def restore_into_halves(prefix):
+    """Restores two of the tables with rows of float16 and slots of float32."""
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name, DIM, dtype=tf.float16) for name in ("brain", "half")]
+        loss = tf.add_n([tf.reduce_sum(tf.nn.embedding_lookup(one, KEYS)) for one in tables])
+        sok.tf.keras.optimizers.LazyAdamOptimizer(0.1, second_moment="row").minimize(loss)
+        v1.train.Saver(tables).restore(session, prefix)
 
 
 def test_a_restore_into_another_type_says_so(tmp_path):
     prefix, _ = save(tmp_path)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", _RESTORE, prefix],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    code = f"import checkpoint_row_dtypes_test as it; it.restore_into_halves({prefix!r})"
+    done = forked.run_interpreter("-c", code, TF_CPP_MIN_LOG_LEVEL="0")
+    forked.succeeded(done)
     said = re.findall("Embedding variable '(.*)' converts the (.*) of '(.*)' from (.*)", done.stderr)
     assert sorted(said) == [
         ("brain", "rows", f"{prefix}.index:brain", "bfloat16 to float16, rounded to nearest"),

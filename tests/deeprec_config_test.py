@@ -3,16 +3,14 @@
 """DeepRec's ConfigProto fields and variable_scope.keep_weights: what they do, and gone after `uninstall`."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import rewriter_config_pb2
 
+import forked
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.deeprec import config_fields
 
@@ -137,23 +135,8 @@ def test_messages_in_pure_python(tmp_path):
         "assert config.graph_options.optimizer_options.do_smart_stage == 1\n"
         "print('implementation', api_implementation.Type())\n"
     )
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python",
-    }
-    run = subprocess.run(
-        [sys.executable, str(program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    run = forked.run_interpreter(str(program), PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")
     assert "implementation python" in run.stdout, run.stderr[-2000:]
-
-
-v1 = tf.compat.v1
 
 
 def dense(inputs, name, units):

@@ -3,8 +3,6 @@
 """python -m sparse_operation_kit.deeprec runs a DeepRec program unchanged, as Python would run it."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -67,18 +65,13 @@ _STARS = """
 from tensorflow import *
 from tensorflow.train import *
 """
-# Runs the launcher in a process that has TensorFlow already.
-_LAUNCHER = """
-import sys
-
-from sparse_operation_kit.deeprec import launcher
-
-launcher.main(sys.argv[1:])
-"""
 
 
-def environment():
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def launch(*arguments, packages=""):
+    """Runs the launcher in a process that has TensorFlow already, with a further folder of packages."""
+    code = "import sys\nfrom sparse_operation_kit.deeprec import launcher\nlauncher.main(sys.argv[1:])\n"
+    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    return forked.run_code(code, *map(str, arguments), env=environment, timeout=120)
 
 
 def test_a_program_trains_without_an_import_of_this_library(tmp_path):
@@ -87,16 +80,9 @@ def test_a_program_trains_without_an_import_of_this_library(tmp_path):
     (tmp_path / "package" / "model.py").write_text(_MODEL)
     (tmp_path / "package" / "stars.py").write_text(_STARS)
     (tmp_path / "train.py").write_text(_PROGRAM)
-    run = subprocess.run(
-        [sys.executable, "-m", "sparse_operation_kit.deeprec", str(tmp_path / "train.py"), "--steps", "5"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stdout == "trained 5 train.py\n"
+    program = str(tmp_path / "train.py")
+    run = forked.run_interpreter("-m", "sparse_operation_kit.deeprec", program, "--steps", "5")
+    assert forked.succeeded(run) == "trained 5 train.py\n"
 
 
 # Programs for which the launcher must show and return the same as Python.
@@ -130,15 +116,8 @@ def test_a_program_runs_and_ends_as_with_python(tmp_path, monkeypatch, end):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "failing.py").write_text("def fail():\n    raise OSError('inner')\n\n\nfail()\n")
     (tmp_path / "program.py").write_text(_ENDS[end])
-    python = subprocess.run(
-        [sys.executable, "program.py", "--flag", "a b"],
-        env={**os.environ, "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    ours = forked.run_code(_LAUNCHER, "program.py", "--flag", "a b", env=environment(), timeout=120)
+    python = forked.run_interpreter("program.py", "--flag", "a b", PYTHONPATH="")
+    ours = launch("program.py", "--flag", "a b")
     # Python 3.7 leaves the program's path as it is given.
     shown = python.stderr.replace('File "program.py"', f'File "{tmp_path}/program.py"')
     printed = python.stdout.replace("__main__ program.py", f"__main__ {tmp_path}/program.py")
@@ -169,8 +148,8 @@ tf.train.QueueRunner(tf.FIFOQueue(1, [tf.int64]), [tf.no_op()])
 def test_no_notice_of_tensorflow_blames_the_library(tmp_path):
     """Notices name the line that used something deprecated; users can change only their own lines."""
     (tmp_path / "program.py").write_text(_DEPRECATED.lstrip())
-    run = forked.run_code(_LAUNCHER, str(tmp_path / "program.py"), env=environment(), timeout=120)
-    assert run.returncode == 0, run.stderr[-3000:]
+    run = launch(tmp_path / "program.py")
+    forked.succeeded(run)
     notices = [line for line in run.stderr.splitlines() if "deprecated" in line]
     assert any("program.py:12" in line for line in notices)
     assert not [line for line in notices if "sparse_operation_kit" in line]
@@ -186,11 +165,7 @@ def test_other_packages_get_tensorflow_as_it_is(tmp_path):
         "print(other.root is sys.modules['tensorflow'], tensorflow.placeholder is not None)\n"
         "exec('import tensorflow as again', {})\n"
     )
-    env = environment()
-    env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
-    run = forked.run_code(_LAUNCHER, str(tmp_path / "program.py"), env=env, timeout=120)
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stdout == "True True\n"
+    assert forked.succeeded(launch(tmp_path / "program.py", packages=site)) == "True True\n"
 
 
 def test_the_program_hears_that_tensorflow_is_deeprec(tmp_path):
@@ -206,17 +181,13 @@ def test_the_program_hears_that_tensorflow_is_deeprec(tmp_path):
         "assert get_distribution('numpy').version == other.whole.get_distribution('numpy').version\n"
         "print(get_distribution('Tensorflow').version == tf.__version__ + '+deeprec')\n"
     )
-    env = environment()
-    env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
-    run = forked.run_code(_LAUNCHER, str(tmp_path / "program.py"), env=env, timeout=120)
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stdout == "True\n"
+    assert forked.succeeded(launch(tmp_path / "program.py", packages=site)) == "True\n"
 
 
 def test_an_absent_name_says_what_to_use_instead(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import tensorflow as tf\n\ntf.CheckpointOption()\n")
-    run = forked.run_code(_LAUNCHER, str(program), env=environment(), timeout=120)
+    run = launch(program)
     assert run.returncode == 1
     assert "sok.init_from_checkpoint loads rows from a checkpoint" in run.stderr.splitlines()[-1]
 

@@ -4,13 +4,12 @@
 
 import functools
 import importlib
-import os
-import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 
+import forked
 from sparse_operation_kit import compat, deeprec
 from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import How
@@ -262,9 +261,7 @@ if compat.VERSION < (2, 0):  # version 2 has no tf.contrib
     @pytest.mark.parametrize("first", ["contrib first", "names first"])
     def test_absent_names_of_modules_that_are_imported_later(first):
         modules = LATE_OWNERS_OF_ABSENT_NAMES
-        command = [sys.executable, "-c", _CONTRIB_PROGRAM, first, *modules]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        forked.succeeded(forked.run_interpreter("-c", _CONTRIB_PROGRAM, first, *modules))
 
 
 def test_every_absent_name_belongs_to_a_module_with_errors():
@@ -370,13 +367,4 @@ print(len(added))
 
 
 def test_installing_changes_nothing_else_of_tensorflow():
-    run = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert int(run.stdout) == 2 * len(PATHS)
+    assert int(forked.succeeded(forked.run_interpreter("-c", _PROGRAM))) == 2 * len(PATHS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import forked
-from example_support import EXAMPLES, example_environment, run_program, write_criteo
+from example_support import EXAMPLES, run_program, write_criteo
 from sparse_operation_kit import compat
 
 SMALL = ["--largest_vocabulary", "2000", "--train_steps", "120", "--validation_interval", "120"]
@@ -144,5 +144,5 @@ def test_training_starts_from_saved_tables(of_two_ranks):
     ],
 )
 def test_flags_that_contradict_each_other_are_refused(program, flags, message):
-    done = forked.run(EXAMPLES / "sok" / program, *flags, env=example_environment())
+    done = forked.run(EXAMPLES / "sok" / program, *flags)
     assert done.returncode == 2 and message in done.stderr

@@ -12,9 +12,10 @@ import time
 
 import pytest
 
+import forked
 import local_cluster
 import run_on_servers
-from example_support import EXAMPLES, SMALL_FLAGS, data_flags, example_environment, results_of
+from example_support import EXAMPLES, SMALL_FLAGS, data_flags, results_of
 
 DEMO = EXAMPLES.parent / "tools" / "demo.sh"
 TRAINER = str(EXAMPLES / "train_ctr.py")
@@ -37,7 +38,7 @@ def start(*arguments, servers=2, workers=2):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=example_environment(),
+        env=forked.environment(),
     )
 
 

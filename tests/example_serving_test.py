@@ -18,7 +18,7 @@ import tensorflow as tf
 import forked
 import harness
 import sparse_operation_kit as sok
-from example_support import EXAMPLES, example_environment
+from example_support import EXAMPLES
 from sparse_operation_kit.lookup.group import reading_only
 
 pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
@@ -39,7 +39,6 @@ def server(base_path, *flags):
         *("--model_base_path", str(base_path), "--model_name", "m", "--port", "0"),
         *("--file_system_poll_wait_seconds", "0.05", *flags),
         output=log,
-        env=example_environment(),
     )
     try:
         address = wait_for(log, r"listening on (\S+)", process)

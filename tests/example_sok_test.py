@@ -24,7 +24,6 @@ from example_support import (
     SMALL_FLAGS,
     check_that_both_learn,
     data_flags,
-    example_environment,
     results_of,
     run_all,
     write_census,
@@ -44,23 +43,9 @@ def test_both_kinds_of_tables_learn_the_same(tmp_path):
 
 
 def test_the_script_runs_as_in_its_readme(tmp_path):
-    command = [
-        sys.executable,
-        str(EXAMPLES / "train_ctr.py"),
-        "--samples",
-        "2000",
-        "--held_out_samples",
-        "500",
-    ]
-    result = subprocess.run(
-        [*command, "--output_dir", str(tmp_path)],
-        env=example_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    names, values = result.stdout.splitlines()[:2]
+    flags = ["--samples", "2000", "--held_out_samples", "500", "--output_dir", str(tmp_path)]
+    result = forked.run_interpreter(str(EXAMPLES / "train_ctr.py"), *flags)
+    names, values = forked.succeeded(result).splitlines()[:2]
     assert "best AUC" in names and values.split()[:3] == ["synthetic", results_of(tmp_path)["model"], "sok"]
     # The bar shows loss, speed and time left.
     assert "loss" in result.stderr and "samples/s" in result.stderr and "<" in result.stderr
@@ -122,12 +107,8 @@ def test_tables_on_disk_learn_the_same(tmp_path):
     flags = [*SMALL_FLAGS, "--samples", "3000", "--held_out_samples", "300", "--epochs", "1"]
     disk = ["--disk", str(tmp_path / "rows"), "--memory_mb", "0.01"]
     for name, more in [("memory", []), ("disk", disk)]:
-        done = forked.run(
-            EXAMPLES / "train_ctr.py",
-            *[*flags, *more, "--output_dir", str(tmp_path / name)],
-            env=example_environment(),
-        )
-        assert done.returncode == 0, done.stderr
+        done = forked.run(EXAMPLES / "train_ctr.py", *flags, *more, "--output_dir", str(tmp_path / name))
+        forked.succeeded(done)
         assert (re.search(r"loss \d\.\d+, \d+\.\d% in memory", done.stderr) is not None) == (name == "disk")
     memory, disk = results_of(tmp_path / "memory"), results_of(tmp_path / "disk")
     assert disk["last_training_loss"] == memory["last_training_loss"]
@@ -144,7 +125,7 @@ def test_tables_on_disk_learn_the_same(tmp_path):
 )
 def test_some_flags_are_for_sok_tables(flag, value):
     flags = [flag, value, "--tables", "tensorflow"]
-    done = forked.run(EXAMPLES / "train_ctr.py", *flags, env=example_environment())
+    done = forked.run(EXAMPLES / "train_ctr.py", *flags)
     assert done.returncode == 2 and re.search(f"{flag}.* needs --tables sok", done.stderr)
 
 
@@ -234,7 +215,7 @@ def test_ctrl_c_leaves_an_evaluated_run(tmp_path):
     command = [sys.executable, str(EXAMPLES / "train_ctr.py"), *SMALL, "--epochs", "1000"]
     command += [*data_flags("census", tmp_path), "--output_dir", str(tmp_path / "out")]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=example_environment()
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=forked.environment()
     )
     deadline = time.monotonic() + 120
     # Events are written after the first steps.

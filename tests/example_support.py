@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import sys
 
 import numpy as np
 import tensorflow as tf
@@ -131,15 +129,9 @@ def data_flags(dataset: str, folder: pathlib.Path) -> list[str]:
     return ["--dataset", dataset, "--data_dir", str(write(folder / "data"))]
 
 
-def example_environment() -> dict[str, str]:
-    """The environment of a process that runs the example, which can import what this process can."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
 def run_all(runs: list[list[str]]) -> None:
     """Runs the example with each list of flags, all in one separate process."""
-    result = forked.run(RUNS_PROGRAM, json.dumps(runs), env=example_environment())
-    assert result.returncode == 0, result.stderr[-3000:]
+    forked.succeeded(forked.run(RUNS_PROGRAM, json.dumps(runs)))
 
 
 def results_of(folder: pathlib.Path) -> dict:
@@ -156,9 +148,7 @@ def run_program(program: str, *flags: str, size: int = 1, optimize: bool = True)
     if not optimize:
         command.insert(0, str(UNOPTIMIZED_PROGRAM))
     if size == 1:
-        done = forked.run(*command, env=example_environment())
-        assert done.returncode == 0, done.stderr[-6000:]
-        return done.stdout
+        return forked.succeeded(forked.run(*command))
     done = ranks.launch(*command, ranks=size, timeout=200)
     assert done.returncode == 0 and not done.timed_out, done.report()
     return "".join(done.outputs)

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import foreign_checkpoints as foreign
+import forked
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import open_checkpoint, row_blocks
@@ -375,35 +373,25 @@ def test_increments_of_deeprec(tmp_path):
         restored(prefix)
 
 
+def restore_into_three(prefix):
+    """Restores two tables without slots, and one with Adam's."""
+    with harness.graph_and_session() as session:
+        tables = [sok.get_embedding_variable(name, DIM) for name in ("items", "users", "bare")]
+        rows = [tf.nn.embedding_lookup(table, tf.constant([1], tf.int64)) for table in tables]
+        v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows[0] + rows[1]))
+        v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(rows[2]))
+        v1.train.Saver(tables).restore(session, prefix)
+
+
 def test_what_a_restore_leaves_out_is_said(tmp_path):
     """Once for a table, by the names of tensors; nothing is said of a table that takes everything."""
     rows = deeprec_rows()
     tensors = {**foreign.deeprec("items", rows), **foreign.deeprec("users", rows, 2)}
     rows.freqs, rows.versions, rows.filtered = rows.freqs[:0], rows.versions[:0], None
     foreign.save(tmp_path / "m", {**tensors, **foreign.deeprec("bare", rows)})
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import sys, tensorflow as tf, sparse_operation_kit as sok\n"
-        "v1 = tf.compat.v1\n"
-        "v1.disable_eager_execution()\n"
-        "sok.Init(global_batch_size=4)\n"
-        "tables = [sok.get_embedding_variable(name, 3) for name in ('items', 'users', 'bare')]\n"
-        "rows = [tf.nn.embedding_lookup(table, tf.constant([1], tf.int64)) for table in tables]\n"
-        "train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows[0] + rows[1]))\n"
-        "train = v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(rows[2]))\n"
-        "with v1.Session() as session:\n"
-        "    v1.train.Saver(tables).restore(session, sys.argv[1])\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "0"}
-    run = subprocess.run(
-        [sys.executable, str(program), str(tmp_path / "m")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
+    code = f"import foreign_restore_test as it; it.restore_into_three({str(tmp_path / 'm')!r})"
+    run = forked.run_interpreter("-c", code, TF_CPP_MIN_LOG_LEVEL="0")
+    forked.succeeded(run)
     said = re.findall(
         "Embedding variable '(.*)' has no place for what its checkpoint has as (.*)", run.stderr
     )

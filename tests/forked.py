@@ -134,6 +134,29 @@ def run_code(
         return run(program, *args, env=env, timeout=timeout)
 
 
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of an interpreter that can import what this process can import, with `changes`."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **changes}
+
+
+def run_interpreter(*args: str, timeout: float = 300, **changes: str) -> subprocess.CompletedProcess:
+    """Runs a new interpreter, in which TensorFlow is not imported, in `environment(**changes)`."""
+    return subprocess.run(
+        [sys.executable, *args],
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def succeeded(result: subprocess.CompletedProcess) -> str:
+    """The standard output of a program, which must have ended with status 0."""
+    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
+    return result.stdout
+
+
 def write_no_graph_files() -> None:
     """Keeps MonitoredTrainingSession and Estimator from writing graph.pbtxt in this process.
 

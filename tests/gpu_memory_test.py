@@ -107,9 +107,7 @@ def report(option, value):
 
 def reported(option, value):
     # TensorFlow keeps the options of a process's first session.
-    ran = forked.run(__file__, option, json.dumps(value), timeout=120)
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    return json.loads(forked.succeeded(forked.run(__file__, option, json.dumps(value), timeout=120)))
 
 
 def test_a_table_grows_with_what_tensorflow_takes():
