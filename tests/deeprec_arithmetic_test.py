@@ -21,6 +21,7 @@ from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
+session = harness.session
 v1 = tf.compat.v1
 fc = v1.feature_column
 # The arguments of DeepRec's FTRL test, whose result after one step is known for keys that occurred three
@@ -52,29 +53,27 @@ def rows_after_one_ftrl_step(session, table, lookup=tf.nn.embedding_lookup):
     return session.run(rows)
 
 
-def test_ftrl_is_deeprecs_and_evicts_as_in_its_test(tmp_path):
+def test_ftrl_is_deeprecs_and_evicts_as_in_its_test(session, tmp_path):
     """DeepRec's test has three columns of which the last, after one occurrence, is evicted by its norm."""
     option = deeprec.EmbeddingVariableOption(evict_option=deeprec.L2WeightEvict(l2_weight_threshold=0.9))
-    with harness.graph_and_session() as session:
-        column = deeprec.categorical_column_with_embedding("col_emb", dtype=tf.int64, ev_option=option)
-        column = fc.embedding_column(column, dimension=3, initializer=ones(), combiner="mean")
-        ids = tf.SparseTensor([[n, 0] for n in range(6)], tf.constant([0, 0, 0, 1, 1, 2], tf.int64), [6, 1])
-        layer = fc.input_layer({"col_emb": ids}, [column])
-        train = v1.train.FtrlOptimizer(**FTRL).minimize(tf.reduce_sum(layer * 2.0))
-        saver = v1.train.Saver()
-        harness.initialize(session)
-        session.run(train)
-        saver.save(session, str(tmp_path / "model"))
-        with v1.Session() as other:
-            saver.restore(other, str(tmp_path / "model"))
-            found = other.run(layer)
+    column = deeprec.categorical_column_with_embedding("col_emb", dtype=tf.int64, ev_option=option)
+    column = fc.embedding_column(column, dimension=3, initializer=ones(), combiner="mean")
+    ids = tf.SparseTensor([[n, 0] for n in range(6)], tf.constant([0, 0, 0, 1, 1, 2], tf.int64), [6, 1])
+    layer = fc.input_layer({"col_emb": ids}, [column])
+    train = v1.train.FtrlOptimizer(**FTRL).minimize(tf.reduce_sum(layer * 2.0))
+    saver = v1.train.Saver()
+    harness.initialize(session)
+    session.run(train)
+    saver.save(session, str(tmp_path / "model"))
+    with v1.Session() as other:
+        saver.restore(other, str(tmp_path / "model"))
+        found = other.run(layer)
     expected = np.repeat([THREE_TIMES] * 3 + [TWICE] * 2 + [1.0], 3).reshape(6, 3)
     np.testing.assert_allclose(found, expected, atol=5e-8)
 
 
-def test_ftrl_of_a_table_by_name_is_deeprecs():
-    with harness.graph_and_session() as session:
-        found = rows_after_one_ftrl_step(session, tf.get_embedding_variable("t", 3, initializer=ones()))
+def test_ftrl_of_a_table_by_name_is_deeprecs(session):
+    found = rows_after_one_ftrl_step(session, tf.get_embedding_variable("t", 3, initializer=ones()))
     np.testing.assert_allclose(found[:, 0], [THREE_TIMES] * 3 + [TWICE] * 2, atol=5e-8)
 
 
@@ -103,40 +102,39 @@ def test_an_ordinary_variable_keeps_tensorflows_ftrl():
     np.testing.assert_array_equal(with_dialect, elementwise_ftrl())
 
 
-def test_group_lasso_in_double_precision_and_with_zero_rows():
+def test_group_lasso_in_double_precision_and_with_zero_rows(session):
     """Distinct rows, over steps; a large l1 sets whole rows to zero, and none of their elements alone."""
     rng = np.random.default_rng(0)
     dim, keys, rate, l1, l2 = 5, 8, 0.2, 6.0, 0.01
     w = rng.normal(size=[keys, dim])
     n, z = np.full([keys, dim], 0.1), np.zeros([keys, dim])
-    with harness.graph_and_session() as session:
-        table = deeprec.get_embedding_variable("t", dim)
-        ids = v1.placeholder(tf.int64, [None])
-        scale = v1.placeholder(tf.float32, [None, dim])
-        rows = tf.nn.embedding_lookup(table, ids)
-        train = v1.train.FtrlOptimizer(
-            rate, l1_regularization_strength=l1, l2_regularization_strength=l2
-        ).minimize(tf.reduce_sum(rows * scale))
-        every = tf.nn.embedding_lookup(table, tf.range(keys, dtype=tf.int64))
-        load = sok.Saver().load_embedding_values(table, [w.astype(np.float32)])
-        harness.initialize(session)
-        session.run(load)
-        w = w.astype(np.float32).astype(np.float64)
-        zero_rows = 0
-        for _ in range(12):
-            touched = np.unique(rng.integers(0, keys, 4))
-            g = rng.normal(size=[len(touched), dim]).astype(np.float32)
-            session.run(train, {ids: touched, scale: g})
-            for key, gradient in zip_equal(touched, g.astype(np.float64)):
-                new_n = n[key] + gradient**2
-                z[key] += gradient - (np.sqrt(new_n) - np.sqrt(n[key])) / rate * w[key]
-                norm = np.linalg.norm(z[key])
-                w[key] = (l1 - norm) / norm / (np.sqrt(new_n) / rate + 2 * l2) * z[key] if norm > l1 else 0
-                n[key] = new_n
-            found = session.run(every)
-            np.testing.assert_allclose(found, w, rtol=2e-5, atol=2e-6)
-            zero_rows += (found == 0).all(axis=1).sum()
-            assert ((found == 0).all(axis=1) | (found != 0).all(axis=1)).all()
+    table = deeprec.get_embedding_variable("t", dim)
+    ids = v1.placeholder(tf.int64, [None])
+    scale = v1.placeholder(tf.float32, [None, dim])
+    rows = tf.nn.embedding_lookup(table, ids)
+    train = v1.train.FtrlOptimizer(
+        rate, l1_regularization_strength=l1, l2_regularization_strength=l2
+    ).minimize(tf.reduce_sum(rows * scale))
+    every = tf.nn.embedding_lookup(table, tf.range(keys, dtype=tf.int64))
+    load = sok.Saver().load_embedding_values(table, [w.astype(np.float32)])
+    harness.initialize(session)
+    session.run(load)
+    w = w.astype(np.float32).astype(np.float64)
+    zero_rows = 0
+    for _ in range(12):
+        touched = np.unique(rng.integers(0, keys, 4))
+        g = rng.normal(size=[len(touched), dim]).astype(np.float32)
+        session.run(train, {ids: touched, scale: g})
+        for key, gradient in zip_equal(touched, g.astype(np.float64)):
+            new_n = n[key] + gradient**2
+            z[key] += gradient - (np.sqrt(new_n) - np.sqrt(n[key])) / rate * w[key]
+            norm = np.linalg.norm(z[key])
+            w[key] = (l1 - norm) / norm / (np.sqrt(new_n) / rate + 2 * l2) * z[key] if norm > l1 else 0
+            n[key] = new_n
+        found = session.run(every)
+        np.testing.assert_allclose(found, w, rtol=2e-5, atol=2e-6)
+        zero_rows += (found == 0).all(axis=1).sum()
+        assert ((found == 0).all(axis=1) | (found != 0).all(axis=1)).all()
     assert zero_rows > 0 and (w != 0).any()
 
 
@@ -179,36 +177,32 @@ def ordinary_rows(initializer, rows, dim):
 @pytest.mark.parametrize(
     "make", [v1.glorot_uniform_initializer, v1.truncated_normal_initializer, v1.random_uniform_initializer]
 )
-def test_an_initializer_with_a_seed_draws_the_matrix_as_for_an_ordinary_variable(make):
+def test_an_initializer_with_a_seed_draws_the_matrix_as_for_an_ordinary_variable(session, make):
     """As in DeepRec's testEVInitializerWithKeyFetch."""
     init_option = tf.InitializerOption(make(seed=1), default_value_dim=8)
     keys = [0, 1, 2, 5, 6, 7, 8, 9, 10, -1]
-    with harness.graph_and_session() as session:
-        table = tf.get_embedding_variable(
-            "t", 3, ev_option=tf.EmbeddingVariableOption(init_option=init_option)
-        )
-        rows = tf.nn.embedding_lookup(table, tf.constant(keys, tf.int64))
-        # As DeepRec's tests do. The initializer, which replaces the table, draws the same rows again.
-        session.run(v1.get_collection(v1.GraphKeys.EV_INIT_VAR_OPS))
-        harness.initialize(session)
-        found = session.run(rows)
+    table = tf.get_embedding_variable("t", 3, ev_option=tf.EmbeddingVariableOption(init_option=init_option))
+    rows = tf.nn.embedding_lookup(table, tf.constant(keys, tf.int64))
+    # As DeepRec's tests do. The initializer, which replaces the table, draws the same rows again.
+    session.run(v1.get_collection(v1.GraphKeys.EV_INIT_VAR_OPS))
+    harness.initialize(session)
+    found = session.run(rows)
     np.testing.assert_array_equal(found, ordinary_rows(make(seed=1), 8, 3)[np.array(keys) % 8])
 
 
-def test_a_table_trains_as_an_ordinary_variable_with_the_same_seed():
+def test_a_table_trains_as_an_ordinary_variable_with_the_same_seed(session):
     """As in DeepRec's testEVInitializer."""
     option = tf.EmbeddingVariableOption(init_option=tf.InitializerOption(default_value_dim=8192))
-    with harness.graph_and_session() as session:
-        initializer = v1.glorot_uniform_initializer(seed=3)
-        table = tf.get_embedding_variable("t", 6, initializer=initializer, ev_option=option)
-        ordinary = v1.get_variable("ordinary", [8192, 6], initializer=v1.glorot_uniform_initializer(seed=3))
-        ids = tf.constant([0, 1, 2, 5, 6, 7], tf.int64)
-        both = [tf.nn.embedding_lookup(one, ids) for one in (table, ordinary)]
-        train = [v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows * 2)) for rows in both]
-        harness.initialize(session)
-        for _ in range(4):
-            session.run(train)
-        np.testing.assert_allclose(*session.run(both), rtol=1e-6)
+    initializer = v1.glorot_uniform_initializer(seed=3)
+    table = tf.get_embedding_variable("t", 6, initializer=initializer, ev_option=option)
+    ordinary = v1.get_variable("ordinary", [8192, 6], initializer=v1.glorot_uniform_initializer(seed=3))
+    ids = tf.constant([0, 1, 2, 5, 6, 7], tf.int64)
+    both = [tf.nn.embedding_lookup(one, ids) for one in (table, ordinary)]
+    train = [v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows * 2)) for rows in both]
+    harness.initialize(session)
+    for _ in range(4):
+        session.run(train)
+    np.testing.assert_allclose(*session.run(both), rtol=1e-6)
 
 
 @pytest.mark.parametrize("seed", [None, 5])
@@ -257,23 +251,22 @@ def test_default_value_dim_is_checked():
         tf.InitializerOption(default_value_dim=2**32)
 
 
-def test_one_optimizer_trains_tables_of_both_kinds():
-    with harness.graph_and_session() as session:
-        tables = [
-            tf.get_embedding_variable("theirs", 2, initializer=ones()),
-            sok.EmbeddingVariable("ours", 2, initializer="ones"),
-        ]
-        ids = v1.placeholder(tf.int64, [None])
-        bags = tf.RaggedTensor.from_row_lengths(ids, tf.ones_like(ids))
-        rows = tf.nn.group_embedding_lookup_sparse(tables, [bags, bags], ["sum", "sum"])
-        train = v1.train.AdamOptimizer(0.1).minimize(tf.add_n([tf.reduce_sum(one * one) for one in rows]))
-        harness.initialize(session)
-        session.run(train, {ids: [1, 2]})
-        before = session.run(rows, {ids: [1]})
-        np.testing.assert_array_equal(*before)
-        session.run(train, {ids: [2]})
-        theirs, ours = session.run(rows, {ids: [1]})
-        assert (theirs == before[0]).all() and (ours < before[1]).all()
+def test_one_optimizer_trains_tables_of_both_kinds(session):
+    tables = [
+        tf.get_embedding_variable("theirs", 2, initializer=ones()),
+        sok.EmbeddingVariable("ours", 2, initializer="ones"),
+    ]
+    ids = v1.placeholder(tf.int64, [None])
+    bags = tf.RaggedTensor.from_row_lengths(ids, tf.ones_like(ids))
+    rows = tf.nn.group_embedding_lookup_sparse(tables, [bags, bags], ["sum", "sum"])
+    train = v1.train.AdamOptimizer(0.1).minimize(tf.add_n([tf.reduce_sum(one * one) for one in rows]))
+    harness.initialize(session)
+    session.run(train, {ids: [1, 2]})
+    before = session.run(rows, {ids: [1]})
+    np.testing.assert_array_equal(*before)
+    session.run(train, {ids: [2]})
+    theirs, ours = session.run(rows, {ids: [1]})
+    assert (theirs == before[0]).all() and (ours < before[1]).all()
 
 
 OPTIMIZERS = {
@@ -294,28 +287,26 @@ FILTERS = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("kind", FILTERS)
-def test_the_older_admission_as_in_deeprecs_tests(name, kind):
+def test_the_older_admission_as_in_deeprecs_tests(session, name, kind):
     """First all keys read zeros; then keys that occurred three times read ones after one update."""
     option = tf.EmbeddingVariableOption(filter_option=FILTERS[kind]())
-    with harness.graph_and_session() as session:
-        table = tf.get_embedding_variable("t", 3, initializer=ones(), ev_option=option)
-        rows = tf.nn.embedding_lookup(table, tf.constant([1, 1, 1, 1, 2, 2, 2, 3, 3, 4], tf.int64))
-        train = OPTIMIZERS[name]().minimize(tf.reduce_sum(rows * 2.0))
-        harness.initialize(session)
-        assert (session.run([rows, train])[0] == 0).all()
-        second = session.run([rows, train])[0]
-        assert (second[:7] != 1).all() and (second[:7] != 0).all()
-        assert (second[7:] == 0).all()
+    table = tf.get_embedding_variable("t", 3, initializer=ones(), ev_option=option)
+    rows = tf.nn.embedding_lookup(table, tf.constant([1, 1, 1, 1, 2, 2, 2, 3, 3, 4], tf.int64))
+    train = OPTIMIZERS[name]().minimize(tf.reduce_sum(rows * 2.0))
+    harness.initialize(session)
+    assert (session.run([rows, train])[0] == 0).all()
+    second = session.run([rows, train])[0]
+    assert (second[:7] != 1).all() and (second[:7] != 0).all()
+    assert (second[7:] == 0).all()
 
 
-def test_the_older_admission_of_one_key_a_step():
+def test_the_older_admission_of_one_key_a_step(session):
     option = tf.EmbeddingVariableOption(filter_option=FILTERS["uint64"]())
-    with harness.graph_and_session() as session:
-        table = tf.get_embedding_variable("t", 3, initializer=ones(), ev_option=option)
-        rows = tf.nn.embedding_lookup(table, tf.constant([1], tf.int64))
-        train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows * 2.0))
-        harness.initialize(session)
-        read = [session.run([rows, train])[0][0, 0] for _ in range(5)]
+    table = tf.get_embedding_variable("t", 3, initializer=ones(), ev_option=option)
+    rows = tf.nn.embedding_lookup(table, tf.constant([1], tf.int64))
+    train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows * 2.0))
+    harness.initialize(session)
+    read = [session.run([rows, train])[0][0, 0] for _ in range(5)]
     np.testing.assert_allclose(read, [0, 0, 0, 0.8, 0.6], rtol=1e-6)
 
 

@@ -57,12 +57,11 @@ def test_the_tables_of_columns_are_in_the_collections(session):
     assert session.run(rows).shape == (1, 2)
 
 
-def test_a_meta_graph_has_the_collections_without_a_warning(tmp_path, caplog):
-    with harness.graph_and_session() as session:
-        v1.get_embedding_variable("table", 2)
-        harness.initialize(session)
-        v1.train.Saver().save(session, str(tmp_path / "model"))
-        meta = v1.train.export_meta_graph()
+def test_a_meta_graph_has_the_collections_without_a_warning(session, tmp_path, caplog):
+    v1.get_embedding_variable("table", 2)
+    harness.initialize(session)
+    v1.train.Saver().save(session, str(tmp_path / "model"))
+    meta = v1.train.export_meta_graph()
     assert "serializing" not in caplog.text
     assert list(meta.collection_def["ev_init_var_ops"].node_list.value)
 
@@ -73,7 +72,7 @@ def test_other_tables_are_in_no_collection_of_deeprec():
         assert not v1.get_collection(v1.GraphKeys.EMBEDDING_VARIABLES)
 
 
-def test_storage_in_memory():
+def test_storage_in_memory(session):
     from tensorflow.core.framework.embedding import config_pb2
 
     assert config_pb2.StorageType is v1.StorageType and v1.CacheStrategy is config_pb2.CacheStrategy
@@ -85,18 +84,17 @@ def test_storage_in_memory():
             cache_strategy=config_pb2.CacheStrategy.LRU,
         )
     )
-    with harness.graph_and_session() as session:
-        table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer(), ev_option=option)
-        assert table.initializer.get_attr("memory") == b"host"
-        column = v1.feature_column.categorical_column_with_embedding("item", tf.int64, ev_option=option)
-        features = {"item": tf.constant([[3]], tf.int64)}
-        of_column = v1.feature_column.input_layer(features, [v1.feature_column.embedding_column(column, 2)])
-        made = v1.get_collection(v1.GraphKeys.EMBEDDING_VARIABLES)
-        assert [one.initializer.get_attr("memory") for one in made] == [b"host", b"host"]
-        harness.initialize(session)
-        rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
-        np.testing.assert_array_equal(session.run(rows), [[1.0, 1.0]])
-        assert session.run(of_column).shape == (1, 2)
+    table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer(), ev_option=option)
+    assert table.initializer.get_attr("memory") == b"host"
+    column = v1.feature_column.categorical_column_with_embedding("item", tf.int64, ev_option=option)
+    features = {"item": tf.constant([[3]], tf.int64)}
+    of_column = v1.feature_column.input_layer(features, [v1.feature_column.embedding_column(column, 2)])
+    made = v1.get_collection(v1.GraphKeys.EMBEDDING_VARIABLES)
+    assert [one.initializer.get_attr("memory") for one in made] == [b"host", b"host"]
+    harness.initialize(session)
+    rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
+    np.testing.assert_array_equal(session.run(rows), [[1.0, 1.0]])
+    assert session.run(of_column).shape == (1, 2)
 
 
 @pytest.mark.parametrize("kind", [None, "DEFAULT"])
@@ -172,40 +170,39 @@ def counted(**options):
     return table, ids, train
 
 
-def test_frequencies_versions_and_export():
+def test_frequencies_versions_and_export(session):
     batches = [[1, 1, -5], [7], [2**40, -5, 1], [1, -(2**63), 2**40]]
-    with harness.graph_and_session() as session:
-        table, ids, train = counted()
-        asked = v1.placeholder(tf.int64, [None, None])
-        frequency, version = table.get_frequency(asked), table.get_version(asked)
-        exported, shape = table.export(), table.get_dynamic_shape()
-        harness.initialize(session)
-        assert [part.shape[0] for part in session.run(exported)] == [0, 0, 0, 0]
-        np.testing.assert_array_equal(session.run(frequency, {asked: [[1, 2]]}), [[0, 0]])
-        counts, rows, last = {}, {}, {}
-        for number, batch in enumerate(batches):  # number is the global step that the update reads
-            session.run(train, {ids: batch})
-            for key in batch:
-                counts[key] = counts.get(key, 0) + 1
-            for key in set(batch):
-                if counts[key] >= 2:
-                    rows[key] = rows.get(key, np.ones(2)) - batch.count(key)
-                    last[key] = number
-        keys = [[1, -5, 7, 3], [2**40, -(2**63), 2**63 - 1, 0]]
-        found = session.run([frequency, version], {asked: keys})
-        np.testing.assert_array_equal(found[0], [[counts.get(key, 0) for key in row] for row in keys])
-        in_table = np.array([[key in rows for key in row] for row in keys])
-        np.testing.assert_array_equal(
-            found[1][in_table], [last[key] for row in keys for key in row if key in rows]
-        )
-        # 7 and -2^63 wait, since batches 1 and 3: the step before. 3, 2^63 - 1 and 0 are unknown.
-        np.testing.assert_array_equal(found[1][~in_table], [0, -1, 2, -1, -1])
-        part = session.run(exported)
-        assert sorted(part.keys) == sorted(rows)
-        for key, row, at, count in zip(*part):
-            np.testing.assert_array_equal(row, rows[key])
-            assert (at, count) == (last[key], counts[key])
-        np.testing.assert_array_equal(session.run(shape), [len(rows), 2])
+    table, ids, train = counted()
+    asked = v1.placeholder(tf.int64, [None, None])
+    frequency, version = table.get_frequency(asked), table.get_version(asked)
+    exported, shape = table.export(), table.get_dynamic_shape()
+    harness.initialize(session)
+    assert [part.shape[0] for part in session.run(exported)] == [0, 0, 0, 0]
+    np.testing.assert_array_equal(session.run(frequency, {asked: [[1, 2]]}), [[0, 0]])
+    counts, rows, last = {}, {}, {}
+    for number, batch in enumerate(batches):  # number is the global step that the update reads
+        session.run(train, {ids: batch})
+        for key in batch:
+            counts[key] = counts.get(key, 0) + 1
+        for key in set(batch):
+            if counts[key] >= 2:
+                rows[key] = rows.get(key, np.ones(2)) - batch.count(key)
+                last[key] = number
+    keys = [[1, -5, 7, 3], [2**40, -(2**63), 2**63 - 1, 0]]
+    found = session.run([frequency, version], {asked: keys})
+    np.testing.assert_array_equal(found[0], [[counts.get(key, 0) for key in row] for row in keys])
+    in_table = np.array([[key in rows for key in row] for row in keys])
+    np.testing.assert_array_equal(
+        found[1][in_table], [last[key] for row in keys for key in row if key in rows]
+    )
+    # 7 and -2^63 wait, since batches 1 and 3: the step before. 3, 2^63 - 1 and 0 are unknown.
+    np.testing.assert_array_equal(found[1][~in_table], [0, -1, 2, -1, -1])
+    part = session.run(exported)
+    assert sorted(part.keys) == sorted(rows)
+    for key, row, at, count in zip(*part):
+        np.testing.assert_array_equal(row, rows[key])
+        assert (at, count) == (last[key], counts[key])
+    np.testing.assert_array_equal(session.run(shape), [len(rows), 2])
 
 
 @pytest.mark.parametrize("kind", ["", "CounterFilter", "CBFFilter"])

@@ -17,6 +17,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.lookup import group
 
 DIM = 2
+session = harness.session
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,47 +54,43 @@ def test_lookups_and_updates_run_on_the_engine_of_their_table():
     assert np.all(results[0][0] != results[0][1])
 
 
-def test_an_unsupported_call_is_an_error_with_both_names():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="clicks", dim=DIM)
-        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
-        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
-        harness.initialize(session)
-        session.run(moved_to(table, "sketch"))
-        with pytest.raises(tf.errors.UnimplementedError, match="'clicks': the engine 'sketch' does not"):
-            session.run(step)
+def test_an_unsupported_call_is_an_error_with_both_names(session):
+    table = sok.EmbeddingVariable(name="clicks", dim=DIM)
+    rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+    step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+    harness.initialize(session)
+    session.run(moved_to(table, "sketch"))
+    with pytest.raises(tf.errors.UnimplementedError, match="'clicks': the engine 'sketch' does not"):
+        session.run(step)
 
 
-def test_an_unknown_engine():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="clicks", dim=DIM)
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="'clicks': There is no engine 'abacus'; known are 'cpu'"
-        ):
-            session.run(moved_to(table, "abacus"))
+def test_an_unknown_engine(session):
+    table = sok.EmbeddingVariable(name="clicks", dim=DIM)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="'clicks': There is no engine 'abacus'; known are 'cpu'"
+    ):
+        session.run(moved_to(table, "abacus"))
 
 
-def test_a_group_of_tables_of_two_engines():
-    with harness.graph_and_session() as session:
-        tables = [sok.EmbeddingVariable(name=name, dim=DIM) for name in ("clicks", "views")]
-        ids = tf.constant([1, 2], tf.int64)
-        outputs = group.lookup_group([group.DenseLookup(table, ids) for table in tables])
-        harness.initialize(session)
+def test_a_group_of_tables_of_two_engines(session):
+    tables = [sok.EmbeddingVariable(name=name, dim=DIM) for name in ("clicks", "views")]
+    ids = tf.constant([1, 2], tf.int64)
+    outputs = group.lookup_group([group.DenseLookup(table, ids) for table in tables])
+    harness.initialize(session)
+    session.run(outputs)
+    session.run(moved_to(tables[1], "sketch"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'clicks' and 'views'.*'cpu'.*'sketch'"):
         session.run(outputs)
-        session.run(moved_to(tables[1], "sketch"))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="'clicks' and 'views'.*'cpu'.*'sketch'"):
-            session.run(outputs)
 
 
-def test_the_gradient_of_a_lookup_in_a_table_of_another_engine():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="clicks", dim=DIM)
-        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
-        with tf.control_dependencies([rows]):
-            moved = moved_to(table, "sketch")
-        with tf.control_dependencies([moved]):
-            late = tf.ones([2, DIM])
-        (gradient,) = tf.gradients(rows, [table], grad_ys=late)
-        harness.initialize(session)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="is not the plan of a SokGroupLookup"):
-            session.run(gradient.values)
+def test_the_gradient_of_a_lookup_in_a_table_of_another_engine(session):
+    table = sok.EmbeddingVariable(name="clicks", dim=DIM)
+    rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+    with tf.control_dependencies([rows]):
+        moved = moved_to(table, "sketch")
+    with tf.control_dependencies([moved]):
+        late = tf.ones([2, DIM])
+    (gradient,) = tf.gradients(rows, [table], grad_ys=late)
+    harness.initialize(session)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is not the plan of a SokGroupLookup"):
+        session.run(gradient.values)

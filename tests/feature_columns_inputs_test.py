@@ -38,14 +38,13 @@ def test_strings_hash_to_the_fingerprint_of_their_bytes_modulo_the_largest_int64
     assert keys.tolist() == [int(one) % (2**63 - 1) for one in fingerprints]
 
 
-def test_the_ends_of_the_keys_and_minus_one():
-    with harness.graph_and_session() as session:
-        column = integers("k", 3, "group", combiner="sum")
-        hostile = tf.constant(harness.HOSTILE_KEYS)
-        dense = input_layer({"k": hostile[:, tf.newaxis]}, [column])
-        sparse = input_layer({"k": tf.sparse.from_dense(hostile[:, tf.newaxis])}, [column])
-        harness.initialize(session)
-        dense, sparse = session.run([dense, sparse])
+def test_the_ends_of_the_keys_and_minus_one(session):
+    column = integers("k", 3, "group", combiner="sum")
+    hostile = tf.constant(harness.HOSTILE_KEYS)
+    dense = input_layer({"k": hostile[:, tf.newaxis]}, [column])
+    sparse = input_layer({"k": tf.sparse.from_dense(hostile[:, tf.newaxis])}, [column])
+    harness.initialize(session)
+    dense, sparse = session.run([dense, sparse])
     # from_dense drops zeros, and a dense feature drops -1.
     zero, minus_one = list(harness.HOSTILE_KEYS).index(0), list(harness.HOSTILE_KEYS).index(-1)
     assert np.all(dense[minus_one] == 0) and np.all(np.delete(dense, minus_one, axis=0) != 0)
@@ -239,36 +238,34 @@ def test_more_than_two_dimensions_combine_the_last(session):
 
 
 @pytest.mark.parametrize("layer", ["input_layer", "DenseFeatures"])
-def test_ragged_features(layer):
+def test_ragged_features(session, layer):
     if layer == "DenseFeatures" and not compat.dense_features_layers():
         pytest.skip("Keras 3 has no DenseFeatures, and tf_keras is not installed")
-    with harness.graph_and_session() as session:
-        columns = [integers("a", 3, "group", combiner="sum"), strings("b", 2, "group")]
-        inputs = {
-            "a": tf.ragged.constant([[1, -1, 7], [], [7]], dtype=tf.int64),
-            "b": tf.ragged.constant([["x"], ["", "y"], []]),
-        }
-        with tf.compat.v1.variable_scope("same", reuse=tf.compat.v1.AUTO_REUSE):
-            if layer == "input_layer":
-                make = lambda features: layer_of_a_fixed_scope(columns, features)  # noqa: E731
-            else:
-                make = support.dense_features(columns)
-            outputs = [make(inputs), make({key: value.to_sparse() for key, value in inputs.items()})]
-        harness.initialize(session)
-        ragged, sparse = session.run(outputs)
-        np.testing.assert_array_equal(ragged, sparse)
-        assert ragged.shape == (3, 5) and np.count_nonzero(ragged) == 10
+    columns = [integers("a", 3, "group", combiner="sum"), strings("b", 2, "group")]
+    inputs = {
+        "a": tf.ragged.constant([[1, -1, 7], [], [7]], dtype=tf.int64),
+        "b": tf.ragged.constant([["x"], ["", "y"], []]),
+    }
+    with tf.compat.v1.variable_scope("same", reuse=tf.compat.v1.AUTO_REUSE):
+        if layer == "input_layer":
+            make = lambda features: layer_of_a_fixed_scope(columns, features)  # noqa: E731
+        else:
+            make = support.dense_features(columns)
+        outputs = [make(inputs), make({key: value.to_sparse() for key, value in inputs.items()})]
+    harness.initialize(session)
+    ragged, sparse = session.run(outputs)
+    np.testing.assert_array_equal(ragged, sparse)
+    assert ragged.shape == (3, 5) and np.count_nonzero(ragged) == 10
 
 
-def test_a_column_need_not_be_in_a_list():
+def test_a_column_need_not_be_in_a_list(session):
     """TensorFlow's columns are tuples, and were taken for lists of columns once there was a table."""
-    with harness.graph_and_session() as session:
-        values = {"x": tf.constant([[1.5, 2.5], [3.5, 4.5]]), "k": tf.constant([[7], [8]], tf.int64)}
-        table = input_layer(values, integers("k", 3))
-        number = input_layer(values, fc.numeric_column("x", shape=2))
-        rows = input_layer(values, fc.embedding_column(fc.categorical_column_with_identity("k", 9), 4))
-        harness.initialize(session)
-        table, number, rows = session.run([table, number, rows])
+    values = {"x": tf.constant([[1.5, 2.5], [3.5, 4.5]]), "k": tf.constant([[7], [8]], tf.int64)}
+    table = input_layer(values, integers("k", 3))
+    number = input_layer(values, fc.numeric_column("x", shape=2))
+    rows = input_layer(values, fc.embedding_column(fc.categorical_column_with_identity("k", 9), 4))
+    harness.initialize(session)
+    table, number, rows = session.run([table, number, rows])
     assert (table.shape, rows.shape) == ((2, 3), (2, 4))
     np.testing.assert_array_equal(number, [[1.5, 2.5], [3.5, 4.5]])
 

@@ -67,32 +67,31 @@ def _linear_columns(tables):
 
 
 @pytest.mark.parametrize(("units", "combiner"), [(1, "sum"), (3, "mean")])
-def test_linear_model_has_its_weights_in_tables(units, combiner):
+def test_linear_model_has_its_weights_in_tables(session, units, combiner):
     outputs, names = [], []
-    with harness.graph_and_session() as session:
-        inputs = {
-            **features(),
-            "w": tf.constant([[3, 4], [4, 5]], tf.int64),
-            "weights": tf.constant([[0.5, -1], [2, 3]]),
-        }
-        for tables in (True, False):
-            variables = {}
-            with tf.compat.v1.variable_scope("tables" if tables else "plain"):
-                columns = _linear_columns(tables)
-                predictions = fc.linear_model(
-                    inputs, columns, units=units, sparse_combiner=combiner, cols_to_vars=variables
-                )
-            if tables:
-                assert group_lookups() == [2]
-                assert isinstance(variables[columns[0]][0], sok.EmbeddingVariable)
-            loss = tf.reduce_sum(tf.square(predictions - tf.range(1.0, units + 1)))
-            outputs += [predictions, tf.compat.v1.train.AdagradOptimizer(0.2).minimize(loss)]
-            names.append([variable.name.split("/", 1)[1] for variable in tf.compat.v1.trainable_variables()])
-        harness.initialize(session)
-        for _ in range(10):
-            got, _, want, _ = session.run(outputs)
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-        assert got.shape == (2, units) and np.any(got != 0)
+    inputs = {
+        **features(),
+        "w": tf.constant([[3, 4], [4, 5]], tf.int64),
+        "weights": tf.constant([[0.5, -1], [2, 3]]),
+    }
+    for tables in (True, False):
+        variables = {}
+        with tf.compat.v1.variable_scope("tables" if tables else "plain"):
+            columns = _linear_columns(tables)
+            predictions = fc.linear_model(
+                inputs, columns, units=units, sparse_combiner=combiner, cols_to_vars=variables
+            )
+        if tables:
+            assert group_lookups() == [2]
+            assert isinstance(variables[columns[0]][0], sok.EmbeddingVariable)
+        loss = tf.reduce_sum(tf.square(predictions - tf.range(1.0, units + 1)))
+        outputs += [predictions, tf.compat.v1.train.AdagradOptimizer(0.2).minimize(loss)]
+        names.append([variable.name.split("/", 1)[1] for variable in tf.compat.v1.trainable_variables()])
+    harness.initialize(session)
+    for _ in range(10):
+        got, _, want, _ = session.run(outputs)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    assert got.shape == (2, units) and np.any(got != 0)
     assert names[1][len(names[0]) :] == names[0]
 
 
@@ -304,7 +303,7 @@ def test_scopes_change_nothing_in_many_steps(optimizer):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_tables_train_as_variables_of_tensorflow_with_the_same_rows(seed):
+def test_tables_train_as_variables_of_tensorflow_with_the_same_rows(session, seed):
     ours = [
         recipe for recipe in support.random_recipes(200 + seed, kinds=("integers",)) if recipe.partner is None
     ]
@@ -313,25 +312,24 @@ def test_tables_train_as_variables_of_tensorflow_with_the_same_rows(seed):
     # zero makes these optimizers move that row.
     optimizer = ["sgd", "adagrad", "adam"][seed % 3]
     steps = batches(theirs, seed, STEPS)
-    with harness.graph_and_session() as session:
-        features = support.placeholders(theirs)
-        layers = []
-        for scope, recipes, scoped in (("ours", ours, True), ("theirs", theirs, False)):
-            with tf.compat.v1.variable_scope(scope):
-                layers.append(support.fc.input_layer(features, support.make_columns(recipes, scoped)))
-        losses = [support.loss_of(layer, BATCH) for layer in layers]
-        train = [support.OPTIMIZERS[optimizer]().minimize(loss) for loss in losses]
-        tables = [v for v in tf.compat.v1.trainable_variables() if isinstance(v, sok.EmbeddingVariable)]
-        plain = [v for v in tf.compat.v1.trainable_variables() if not isinstance(v, sok.EmbeddingVariable)]
-        rows = [tf.nn.embedding_lookup(table, np.arange(support.VOCABULARY)) for table in tables]
-        harness.initialize(session)
-        for variable, value in zip_equal(plain, session.run(rows)):
-            variable.load(value, session)
-        for step, values in enumerate(steps):
-            got, want, *_ = session.run([*layers, *train], support.feed(features, values))
-            if step == 0:
-                # 1.15 multiplies means by an inverse.
-                np.testing.assert_array_max_ulp(got, want, 0 if compat.IS_TENSORFLOW_2 else 2)
-            np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
-        for variable, value in zip_equal(plain, session.run(rows)):
-            np.testing.assert_allclose(value, session.run(variable), rtol=2e-4, atol=2e-5)
+    features = support.placeholders(theirs)
+    layers = []
+    for scope, recipes, scoped in (("ours", ours, True), ("theirs", theirs, False)):
+        with tf.compat.v1.variable_scope(scope):
+            layers.append(support.fc.input_layer(features, support.make_columns(recipes, scoped)))
+    losses = [support.loss_of(layer, BATCH) for layer in layers]
+    train = [support.OPTIMIZERS[optimizer]().minimize(loss) for loss in losses]
+    tables = [v for v in tf.compat.v1.trainable_variables() if isinstance(v, sok.EmbeddingVariable)]
+    plain = [v for v in tf.compat.v1.trainable_variables() if not isinstance(v, sok.EmbeddingVariable)]
+    rows = [tf.nn.embedding_lookup(table, np.arange(support.VOCABULARY)) for table in tables]
+    harness.initialize(session)
+    for variable, value in zip_equal(plain, session.run(rows)):
+        variable.load(value, session)
+    for step, values in enumerate(steps):
+        got, want, *_ = session.run([*layers, *train], support.feed(features, values))
+        if step == 0:
+            # 1.15 multiplies means by an inverse.
+            np.testing.assert_array_max_ulp(got, want, 0 if compat.IS_TENSORFLOW_2 else 2)
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+    for variable, value in zip_equal(plain, session.run(rows)):
+        np.testing.assert_allclose(value, session.run(variable), rtol=2e-4, atol=2e-5)

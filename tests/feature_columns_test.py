@@ -133,15 +133,14 @@ def test_variables_are_shared_where_the_variable_scope_says_so(session):
     np.testing.assert_array_equal(first, second)
 
 
-def test_input_layer_objects_share_their_variables_between_calls():
+def test_input_layer_objects_share_their_variables_between_calls(session):
     from tensorflow.python.feature_column import feature_column
 
-    with harness.graph_and_session() as session:
-        layer = feature_column.InputLayer([integers("a", 2, "group"), integers("c", 3, "group")])
-        first, second = layer(features()), layer(features())
-        assert len(tf.compat.v1.global_variables()) == 2
-        harness.initialize(session)
-        np.testing.assert_array_equal(*session.run([first, second]))
+    layer = feature_column.InputLayer([integers("a", 2, "group"), integers("c", 3, "group")])
+    first, second = layer(features()), layer(features())
+    assert len(tf.compat.v1.global_variables()) == 2
+    harness.initialize(session)
+    np.testing.assert_array_equal(*session.run([first, second]))
 
 
 def test_arguments_of_input_layer(session):
@@ -166,20 +165,19 @@ def test_arguments_of_input_layer(session):
 
 
 @pytest.mark.parametrize("scope", [None, "group"])
-def test_partitioners_do_not_concern_tables(scope):
+def test_partitioners_do_not_concern_tables(session, scope):
     partitioner = tf.compat.v1.fixed_size_partitioner(3)
-    with harness.graph_and_session() as session:
-        with tf.compat.v1.variable_scope("model", partitioner=partitioner):
-            buckets = fc.categorical_column_with_hash_bucket("b", 30)
-            with in_scope(scope):
-                plain = fc.embedding_column(buckets, 2)
-            layer = input_layer(features(), [plain, integers("a", 3, scope)])
-            assert tf.compat.v1.get_variable_scope().partitioner is partitioner
-        names = [variable.op.name for variable in tf.compat.v1.global_variables()]
-        parts = [f"model/input_layer/b_embedding/embedding_weights/part_{part}" for part in range(3)]
-        assert names == ["model/input_layer/a_embedding/embedding_weights", *parts]
-        harness.initialize(session)
-        assert session.run(layer).shape == (2, 5)
+    with tf.compat.v1.variable_scope("model", partitioner=partitioner):
+        buckets = fc.categorical_column_with_hash_bucket("b", 30)
+        with in_scope(scope):
+            plain = fc.embedding_column(buckets, 2)
+        layer = input_layer(features(), [plain, integers("a", 3, scope)])
+        assert tf.compat.v1.get_variable_scope().partitioner is partitioner
+    names = [variable.op.name for variable in tf.compat.v1.global_variables()]
+    parts = [f"model/input_layer/b_embedding/embedding_weights/part_{part}" for part in range(3)]
+    assert names == ["model/input_layer/a_embedding/embedding_weights", *parts]
+    harness.initialize(session)
+    assert session.run(layer).shape == (2, 5)
 
 
 def test_columns_load_what_they_name_of_a_checkpoint(tmp_path):

@@ -136,29 +136,26 @@ def test_counting_up_and_averages_of_variables(session, options):
     assert session.run(step)[1] == 0
 
 
-def test_tables_are_frozen_or_left():
+def test_tables_are_frozen_or_left(session):
     """`serving_test` compares the numbers of frozen graphs."""
     graph_util = tf.compat.v1.graph_util
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="scope/table", dim=2)
-        other = sok.EmbeddingVariable(name="other", dim=2, initializer=1.0)
-        kernel = tf.compat.v1.get_variable("kernel", [2, 1])
-        rows = tf.nn.embedding_lookup(table, [1, 2])
-        tf.matmul(rows, kernel, name="logits")
-        tf.identity(kernel, "kernel_alone")
-        tf.identity(rows + tf.nn.embedding_lookup(other, [1, 2]), "both")
-        harness.initialize(session)
-        graph = tf.compat.v1.get_default_graph().as_graph_def()
-        with pytest.raises(
-            CheckpointError, match="'scope/table': gives ids without a row random initial rows"
-        ):
-            graph_util.convert_variables_to_constants(session, graph, ["logits"])
-        with pytest.raises(ValueError, match="or none: 'other' would be left"):
-            graph_util.convert_variables_to_constants(session, graph, ["both"], ["scope/table"])
-        for outputs, options in [
-            (["kernel_alone"], {}),
-            (["logits"], {"variable_names_whitelist": ["kernel"]}),
-            (["logits"], {"variable_names_blacklist": ["scope/table"]}),
-        ]:
-            frozen = graph_util.convert_variables_to_constants(session, graph, outputs, **options)
-            assert [node.op for node in frozen.node if node.name == "kernel"] == ["Const"]
+    table = sok.EmbeddingVariable(name="scope/table", dim=2)
+    other = sok.EmbeddingVariable(name="other", dim=2, initializer=1.0)
+    kernel = tf.compat.v1.get_variable("kernel", [2, 1])
+    rows = tf.nn.embedding_lookup(table, [1, 2])
+    tf.matmul(rows, kernel, name="logits")
+    tf.identity(kernel, "kernel_alone")
+    tf.identity(rows + tf.nn.embedding_lookup(other, [1, 2]), "both")
+    harness.initialize(session)
+    graph = tf.compat.v1.get_default_graph().as_graph_def()
+    with pytest.raises(CheckpointError, match="'scope/table': gives ids without a row random initial rows"):
+        graph_util.convert_variables_to_constants(session, graph, ["logits"])
+    with pytest.raises(ValueError, match="or none: 'other' would be left"):
+        graph_util.convert_variables_to_constants(session, graph, ["both"], ["scope/table"])
+    for outputs, options in [
+        (["kernel_alone"], {}),
+        (["logits"], {"variable_names_whitelist": ["kernel"]}),
+        (["logits"], {"variable_names_blacklist": ["scope/table"]}),
+    ]:
+        frozen = graph_util.convert_variables_to_constants(session, graph, outputs, **options)
+        assert [node.op for node in frozen.node if node.name == "kernel"] == ["Const"]

@@ -220,23 +220,22 @@ def test_gradients_without_weights_are_tensorflows_bit_for_bit(session, combiner
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_groups(seed):
+def test_random_groups(session, seed):
     rng = np.random.default_rng(seed)
-    with harness.graph_and_session() as session:
-        rows = [
-            Rows(f"{KINDS[k]}_{i}", int(rng.choice([1, 2, 3, 8, 17, 64])), KINDS[k])
-            for i, k in enumerate([0, 0, *rng.integers(0, 4, 3)])
-        ]
-        features = Features(seed)
-        for _ in range(rng.integers(1, 10)):
-            features.add(
-                rows[rng.integers(len(rows))],
-                str(rng.choice(COMBINERS)),
-                str(rng.choice(["sparse", "unsorted", "ragged"])),
-                bool(rng.integers(2)),
-                int(rng.choice([0, 1, 3, 8, 15])),
-            )
-        features.compare(session, features.look_up(name=f"group_{seed}"))
+    rows = [
+        Rows(f"{KINDS[k]}_{i}", int(rng.choice([1, 2, 3, 8, 17, 64])), KINDS[k])
+        for i, k in enumerate([0, 0, *rng.integers(0, 4, 3)])
+    ]
+    features = Features(seed)
+    for _ in range(rng.integers(1, 10)):
+        features.add(
+            rows[rng.integers(len(rows))],
+            str(rng.choice(COMBINERS)),
+            str(rng.choice(["sparse", "unsorted", "ragged"])),
+            bool(rng.integers(2)),
+            int(rng.choice([0, 1, 3, 8, 15])),
+        )
+    features.compare(session, features.look_up(name=f"group_{seed}"))
 
 
 def test_tables_are_looked_up_by_one_op(session):

@@ -22,11 +22,23 @@ from sparse_operation_kit.ranks.communicator import communicator
 
 
 @pytest.fixture(autouse=True)
-def unconfigured_process():
-    """Each test starts like a process that has not called Init yet."""
+def single_process(monkeypatch):
+    """Each test starts like a single process that has not used the library yet."""
+    monkeypatch.delitem(sys.modules, "horovod.tensorflow", raising=False)
+    for variable in module._LAUNCHER_SIZES:
+        monkeypatch.delenv(variable, raising=False)
+    module._reset()
     initialize._reset()
-    yield
+    with tf.Graph().as_default():
+        yield
     initialize._reset()
+    module._reset()
+
+
+@pytest.fixture
+def session():
+    with tf.compat.v1.Session() as session:
+        yield session
 
 
 def rows_under(init_kwargs, keys=(1, 2, 3), name="table", graph_seed=None):
@@ -41,13 +53,12 @@ def rows_under(init_kwargs, keys=(1, 2, 3), name="table", graph_seed=None):
         return session.run(rows)
 
 
-def test_returns_a_scalar_string_tensor_that_gives_ok():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        status = sok.Init(global_batch_size=16)
-        assert isinstance(status, tf.Tensor)
-        assert status.dtype == tf.string and status.shape.rank == 0
-        assert session.run(status) == b"OK"
-        assert session.run(status) == b"OK"
+def test_returns_a_scalar_string_tensor_that_gives_ok(session):
+    status = sok.Init(global_batch_size=16)
+    assert isinstance(status, tf.Tensor)
+    assert status.dtype == tf.string and status.shape.rank == 0
+    assert session.run(status) == b"OK"
+    assert session.run(status) == b"OK"
 
 
 BAD_ARGUMENTS = [
@@ -72,23 +83,21 @@ BAD_ARGUMENTS = [
 
 @pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize(("arguments", "error", "message"), BAD_ARGUMENTS)
-def test_arguments_that_are_refused_leave_the_process_unconfigured(arguments, error, message):
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        with pytest.raises(error, match=message):
-            sok.Init(**arguments)
-        assert session.run(sok.Init(global_batch_size=32)) == b"OK"
+def test_arguments_that_are_refused_leave_the_process_unconfigured(session, arguments, error, message):
+    with pytest.raises(error, match=message):
+        sok.Init(**arguments)
+    assert session.run(sok.Init(global_batch_size=32)) == b"OK"
 
 
 def test_arguments_go_by_name():
-    with tf.Graph().as_default(), pytest.raises(TypeError):
+    with pytest.raises(TypeError):
         sok.Init(16)
 
 
 @pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("value", [1, 2**40, np.int64(64), np.int32(3)])
-def test_any_positive_int_is_a_batch_size(value):
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        assert session.run(sok.Init(global_batch_size=value)) == b"OK"
+def test_any_positive_int_is_a_batch_size(session, value):
+    assert session.run(sok.Init(global_batch_size=value)) == b"OK"
 
 
 @pytest.mark.cases_on_gpu(1)
@@ -99,18 +108,17 @@ def test_the_dtype_of_sent_gradients_changes_nothing_at_one_rank(dtype):
     np.testing.assert_array_equal(rows, rows_under({"global_batch_size": 16, "seed": 3}))
 
 
-def test_a_second_call_with_the_same_arguments_is_harmless():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        first = sok.Init(global_batch_size=16, seed=3)
-        second = sok.Init(global_batch_size=16, seed=3)
-        assert session.run([first, second]) == [b"OK", b"OK"]
-        table = sok.EmbeddingVariable(name="table", dim=2)
-        rows = tf.nn.embedding_lookup(table, [7])
-        harness.initialize(session)
-        before = session.run(rows)
-        session.run(second)
-        np.testing.assert_array_equal(session.run(rows), before)
-        assert session.run(table.size()) == 1
+def test_a_second_call_with_the_same_arguments_is_harmless(session):
+    first = sok.Init(global_batch_size=16, seed=3)
+    second = sok.Init(global_batch_size=16, seed=3)
+    assert session.run([first, second]) == [b"OK", b"OK"]
+    table = sok.EmbeddingVariable(name="table", dim=2)
+    rows = tf.nn.embedding_lookup(table, [7])
+    harness.initialize(session)
+    before = session.run(rows)
+    session.run(second)
+    np.testing.assert_array_equal(session.run(rows), before)
+    assert session.run(table.size()) == 1
 
 
 @pytest.mark.cases_on_gpu(1)
@@ -122,12 +130,11 @@ def test_a_second_call_with_the_same_arguments_is_harmless():
         {"global_batch_size": 16, "seed": 3, "gradient_exchange_dtype": tf.float16},
     ],
 )
-def test_a_second_call_with_other_arguments_is_an_error(other):
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        first = sok.Init(global_batch_size=16, seed=3)
-        with pytest.raises(ValueError, match="global_batch_size=16, seed=3"):
-            sok.Init(**other)
-        assert session.run(first) == b"OK"
+def test_a_second_call_with_other_arguments_is_an_error(session, other):
+    first = sok.Init(global_batch_size=16, seed=3)
+    with pytest.raises(ValueError, match="global_batch_size=16, seed=3"):
+        sok.Init(**other)
+    assert session.run(first) == b"OK"
 
 
 def test_a_second_call_may_have_another_batch_size():
@@ -172,77 +179,71 @@ def test_saved_models_without_a_session_have_seeds_of_their_own(tmp_path):
             np.testing.assert_array_equal(served["rows"], want)
 
 
-def test_a_session_refuses_the_init_of_another_seed():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(sok.Init(global_batch_size=16, seed=3))
-        initialize._reset()
-        other = sok.Init(global_batch_size=16, seed=4)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="other arguments"):
-            session.run(other)
+def test_a_session_refuses_the_init_of_another_seed(session):
+    session.run(sok.Init(global_batch_size=16, seed=3))
+    initialize._reset()
+    other = sok.Init(global_batch_size=16, seed=4)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="other arguments"):
+        session.run(other)
 
 
-def test_an_initializer_before_init_names_init_and_the_variable():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        table = sok.EmbeddingVariable(name="early_table", dim=2)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*sok.Init"):
-            session.run(table.initializer)
-        session.run(sok.Init(global_batch_size=16))
+def test_an_initializer_before_init_names_init_and_the_variable(session):
+    table = sok.EmbeddingVariable(name="early_table", dim=2)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*sok.Init"):
         session.run(table.initializer)
-        assert session.run(table.size()) == 0
+    session.run(sok.Init(global_batch_size=16))
+    session.run(table.initializer)
+    assert session.run(table.size()) == 0
 
 
-def test_a_lookup_before_init_names_init_and_the_variable():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        table = sok.EmbeddingVariable(name="early_table", dim=2)
-        rows = tf.nn.embedding_lookup(table, [1])
-        with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*sok.Init"):
-            session.run(rows)
+def test_a_lookup_before_init_names_init_and_the_variable(session):
+    table = sok.EmbeddingVariable(name="early_table", dim=2)
+    rows = tf.nn.embedding_lookup(table, [1])
+    with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*sok.Init"):
+        session.run(rows)
 
 
-def test_a_lookup_before_the_initializer_names_the_initializer():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        table = sok.EmbeddingVariable(name="early_table", dim=2)
-        rows = tf.nn.embedding_lookup(table, [1])
-        session.run(sok.Init(global_batch_size=16))
-        with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*initializer"):
-            session.run(rows)
-        session.run(table.initializer)
-        assert session.run(rows).shape == (1, 2)
+def test_a_lookup_before_the_initializer_names_the_initializer(session):
+    table = sok.EmbeddingVariable(name="early_table", dim=2)
+    rows = tf.nn.embedding_lookup(table, [1])
+    session.run(sok.Init(global_batch_size=16))
+    with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*initializer"):
+        session.run(rows)
+    session.run(table.initializer)
+    assert session.run(rows).shape == (1, 2)
 
 
 @pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("order", ["init first", "table first"])
 def test_initializers_run_init_by_themselves(order):
-    with tf.Graph().as_default():
-        if order == "init first":
-            status = sok.Init(global_batch_size=16, seed=3)
-        layer = sok.All2AllDenseEmbedding(10, 2, 1, 1, dynamic_input=True)
-        rows = layer(tf.constant([5, 6], tf.int64))
-        if order == "table first":
-            status = sok.Init(global_batch_size=16, seed=3)
-        results = []
-        for explicit in (False, True):
-            # Each session runs Init separately.
-            with tf.compat.v1.Session() as session:
-                if explicit:
-                    session.run(status)
-                harness.initialize(session)
-                results.append(session.run(rows))
-                assert session.run(status) == b"OK"
-        np.testing.assert_array_equal(*results)
+    if order == "init first":
+        status = sok.Init(global_batch_size=16, seed=3)
+    layer = sok.All2AllDenseEmbedding(10, 2, 1, 1, dynamic_input=True)
+    rows = layer(tf.constant([5, 6], tf.int64))
+    if order == "table first":
+        status = sok.Init(global_batch_size=16, seed=3)
+    results = []
+    for explicit in (False, True):
+        # Each session runs Init separately.
+        with tf.compat.v1.Session() as session:
+            if explicit:
+                session.run(status)
+            harness.initialize(session)
+            results.append(session.run(rows))
+            assert session.run(status) == b"OK"
+    np.testing.assert_array_equal(*results)
 
 
-def test_init_and_initializers_in_one_run_and_again():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        status = sok.Init(global_batch_size=16)
-        tables = [sok.EmbeddingVariable(name=f"table{i}", dim=2) for i in range(3)]
-        initializer = tf.compat.v1.global_variables_initializer()
-        rows = tf.nn.embedding_lookup(tables[0], [1, 2])
-        for _ in range(3):
-            assert session.run([status, initializer])[0] == b"OK"
-            assert session.run(tables[0].size()) == 0
-            session.run(rows)
-            assert session.run([table.size() for table in tables]) == [2, 0, 0]
+def test_init_and_initializers_in_one_run_and_again(session):
+    status = sok.Init(global_batch_size=16)
+    tables = [sok.EmbeddingVariable(name=f"table{i}", dim=2) for i in range(3)]
+    initializer = tf.compat.v1.global_variables_initializer()
+    rows = tf.nn.embedding_lookup(tables[0], [1, 2])
+    for _ in range(3):
+        assert session.run([status, initializer])[0] == b"OK"
+        assert session.run(tables[0].size()) == 0
+        session.run(rows)
+        assert session.run([table.size() for table in tables]) == [2, 0, 0]
 
 
 def test_the_init_of_another_graph_does_not_count():
@@ -303,18 +304,6 @@ def test_without_any_seed_processes_differ():
     np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16}))
     initialize._reset()
     assert not np.any(first == rows_under({"global_batch_size": 16}))
-
-
-@pytest.fixture(autouse=True)
-def undecided_process(monkeypatch):
-    """Each test starts like a single process that has not used the library yet."""
-    monkeypatch.delitem(sys.modules, "horovod.tensorflow", raising=False)
-    for variable in module._LAUNCHER_SIZES:
-        monkeypatch.delenv(variable, raising=False)
-    module._reset()
-    with tf.Graph().as_default():
-        yield
-    module._reset()
 
 
 def install_horovod(monkeypatch, size, rank=0, initialized=True):
