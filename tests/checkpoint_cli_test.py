@@ -13,24 +13,14 @@ import forked
 import harness  # noqa: F401 - quiets TensorFlow
 from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_table
 from same_length import zip_equal
-from sparse_operation_kit.checkpoint import CheckpointError, cli, compare, diff, open_checkpoint
-
-
-def run(capsys, *arguments):
-    """(status, standard output, standard error) of a command."""
-    try:
-        status = cli.main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        status = end.code
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
+from saved_files import refused
+from saved_files import run_command as run
+from sparse_operation_kit.checkpoint import CheckpointError, compare, diff, open_checkpoint
 
 
 def saved_history(tmp_path, name="items", steps=3, seed=0, **fields):
     made = History(tmp_path, np.random.default_rng(seed), table=table_description(name=name), **fields)
-    for step in range(steps):
-        made.train(100)
-        made.save(f"model.ckpt-{step}", delta=step > 0)
+    made.save_steps(steps, 100)
     return made
 
 
@@ -40,10 +30,7 @@ def two_tables(tmp_path):
         History(tmp_path, np.random.default_rng(0), table=table_description(name=name))
         for name in ("items", "scope/users")
     ]
-    for step in range(2):
-        for one in made:
-            one.train(20)
-        checkpoint_files.save_all(made, f"model.ckpt-{step}", delta=step > 0)
+    checkpoint_files.save_steps(made, 2, 20)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-1"\n')
     return made
 
@@ -86,16 +73,13 @@ def test_a_checkpoint_without_tables(tmp_path, capsys):
         tf.compat.v1.get_variable("plain", initializer=1.0)
         session.run(tf.compat.v1.global_variables_initializer())
         tf.compat.v1.train.Saver().save(session, str(tmp_path / "plain"))
-    status, _, error = run(capsys, "inspect", tmp_path / "plain")
-    assert status == 2 and "without any embedding table" in error
+    assert "without any embedding table" in refused(capsys, "inspect", tmp_path / "plain")
 
 
 def test_inspect(tmp_path, capsys):
     description = table_description(admission=COUNTER, capacity=1000)
     made = History(tmp_path, np.random.default_rng(0), table=description)
-    for step in range(2):
-        made.train(100)
-        saved = made.save(f"model.ckpt-{step}", delta=step > 0)
+    saved = made.save_steps(2, 100)
     status, output, error = run(capsys, "inspect", saved.prefix)
     assert status == 0 and error == ""
     for expected in (
@@ -236,8 +220,7 @@ def test_pictures(tmp_path, capsys):
     made = saved_history(tmp_path)
     assert run(capsys, "inspect", made.saved[-1].prefix, "--png", tmp_path / "a.png")[0] == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    status, _, error = run(capsys, "inspect", made.saved[-1].prefix, "--png", tmp_path / "no" / "a.png")
-    assert status == 2 and "a.png" in error
+    assert "a.png" in refused(capsys, "inspect", made.saved[-1].prefix, "--png", tmp_path / "no" / "a.png")
 
 
 def test_one_id(tmp_path, capsys):
@@ -256,18 +239,16 @@ def test_one_id(tmp_path, capsys):
     assert fields["frequency"] == str(made_row["frequency"])
     output = run(capsys, "inspect", saved.prefix, "--id", 5)[1]
     assert "waits for admission" in output and "3 of 5" in output
-    status, _, error = run(capsys, "inspect", saved.prefix, "--id", 31337)
-    assert status == 2 and "no row of the id 31337" in error
-    status, _, error = run(capsys, "inspect", saved.prefix, "--id", 2**63)
-    assert status == 2 and "not in [-2^63, 2^63)" in error
-    status, _, error = run(capsys, "inspect", saved.prefix, "--table", "none")
-    assert status == 2 and "has no table 'none'; it has 'items'" in error
+    assert "no row of the id 31337" in refused(capsys, "inspect", saved.prefix, "--id", 31337)
+    assert "not in [-2^63, 2^63)" in refused(capsys, "inspect", saved.prefix, "--id", 2**63)
+    error = refused(capsys, "inspect", saved.prefix, "--table", "none")
+    assert "has no table 'none'; it has 'items'" in error
 
 
 def test_an_id_of_several_tables(tmp_path, capsys):
     two_tables(tmp_path)
-    status, _, error = run(capsys, "inspect", tmp_path / "model.ckpt-0", "--id", 1)
-    assert status == 2 and "name one with --table: 'items', 'scope/users'" in error
+    error = refused(capsys, "inspect", tmp_path / "model.ckpt-0", "--id", 1)
+    assert "name one with --table: 'items', 'scope/users'" in error
 
 
 def compare_states(old, new):
@@ -286,9 +267,7 @@ def compare_states(old, new):
 def test_diff_of_states(tmp_path, monkeypatch, held, admission):
     monkeypatch.setattr(diff, "_HELD_BYTES", held)
     made = History(tmp_path, np.random.default_rng(3), table=table_description(admission=admission), shards=3)
-    for step in range(4):
-        made.train(80)
-        made.save(f"model.ckpt-{step}", delta=step % 2 == 1)
+    made.save_steps(4, 80, fulls=(0, 2))
     tables = [open_checkpoint(saved.prefix).tables[0].open() for saved in made.saved]
     for old, old_table in zip_equal(made.saved, tables):
         for new, new_table in zip_equal(made.saved, tables):
@@ -371,8 +350,7 @@ def test_compaction_that_fails_leaves_nothing(tmp_path, capsys, damage):
     else:
         # The new checkpoint's index cannot be written where there is a folder.
         new.with_name("model.ckpt-2.index").mkdir()
-    status, _, error = run(capsys, "compact", saved.prefix, "--to", new)
-    assert status == 2
+    error = refused(capsys, "compact", saved.prefix, "--to", new)
     assert ("'dense' is damaged" if damage == "a variable" else f"{new}.index: exists already") in error
     assert [path.name for path in new.parent.iterdir() if not path.is_dir()] == []
     # Once the reason is gone, the same command works.

@@ -11,14 +11,17 @@ import tensorflow as tf
 import checkpoint_files
 import foreign_checkpoints as foreign
 import harness
+import saved_files
 import sparse_operation_kit as sok
-from sparse_operation_kit.checkpoint import cli, compare, open_checkpoint, row_blocks
+from saved_files import refused
+from saved_files import run_command as run
+from sparse_operation_kit.checkpoint import compare, open_checkpoint, row_blocks
 from sparse_operation_kit.checkpoint import rows as rows_module
 
 v1 = tf.compat.v1
 DIM = 3
 KEYS = np.arange(40, dtype=np.int64)
-ADAM = {"beta1_power": np.float32(0.9**13), "beta2_power": np.float32(0.999**13)}
+ADAM = foreign.adam_powers(12)
 OTHERS = {
     "dense": np.float32([3, 4, 5]),
     "dense/Adam": np.float32([1, 2, 3]),
@@ -33,12 +36,8 @@ POLICIES = sok.EmbeddingVariableOption(
 
 
 def rows(slots=("Adam", "Adam_1"), keys=KEYS, dtype=np.int64):
-    rng = np.random.default_rng(len(keys))
-    floats = [rng.random([len(keys), DIM], np.float32) for _ in range(len(slots) + 1)]
-    counts = rng.integers(3, 9, len(keys)), rng.integers(0, 50, len(keys))
-    waiting = (keys[:6] + 1000).astype(dtype), np.array([1, 2, 2, 1, 1, 2]), np.array([4, 49, 3, 20, 40, 30])
-    keys = rng.permutation(keys).astype(dtype)
-    return foreign.Rows(keys, floats[0], dict(zip(slots, floats[1:])), *counts, waiting)
+    mixed = np.random.default_rng(len(keys)).permutation(keys)
+    return foreign.random_rows(mixed.astype(dtype), (keys[:6] + 1000).astype(dtype), DIM, slots)
 
 
 FORMS = {
@@ -48,12 +47,6 @@ FORMS = {
     "variable": lambda: foreign.variable("scope/items", rows().values, **rows().slots),
     "slices": lambda: foreign.in_slices(foreign.variable("scope/items", rows().values, **rows().slots), 3),
 }
-
-
-def run(capsys, *arguments):
-    status = cli.main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 def converted(capsys, path, to, *more):
@@ -97,16 +90,14 @@ def test_a_session_goes_on_with_the_same_bits(tmp_path, capsys, form, policies):
     tables = ["--table", "scope/items"] if form in ("variable", "slices") else []
     ours = converted(capsys, prefix, tmp_path / "ours", *tables)
     assert ours.endswith("ours/model.ckpt-50")
-    tensors = tf.train.load_checkpoint(ours)
-    names = [name for name in tensors.get_variable_to_shape_map() if not name.startswith("scope/items")]
-    assert sorted(names) == sorted([*OTHERS, "#sok"])
-    for name, value in OTHERS.items():
-        np.testing.assert_array_equal(tensors.get_tensor(name), value)
+    tensors = saved_files.tensors_of(ours)
+    assert tensors.pop("#sok")
+    of_others = {name: value for name, value in tensors.items() if not name.startswith("scope/items")}
+    harness.assert_equal_dicts(of_others, OTHERS)
     options = {"ev_option": POLICIES} if policies else {}
     wanted = trained_on(prefix, tmp_path / "one", **options)
     found = trained_on(ours, tmp_path / "two", **options)
-    for one, other in zip(found, wanted):
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(found, wanted)
     one, two = (open_checkpoint(tmp_path / name).tables[0].open() for name in ("one", "two"))
     assert compare(one, two).is_empty, compare(one, two)
 
@@ -157,8 +148,8 @@ def test_slots_in_another_order_and_without_some_rows(tmp_path, capsys, monkeypa
     # A slot's key twice.
     tensors["v/t_Adam_v_mht_2of2-keys"][3] = tensors["v/t_Adam_v_mht_2of2-keys"][12]
     foreign.save(tmp_path / "m", tensors)
-    status, _, error = run(capsys, "convert", tmp_path / "m", "--to", tmp_path / "twice")
-    assert status == 2 and "has a key twice" in error and not (tmp_path / "twice").exists()
+    error = refused(capsys, "convert", tmp_path / "m", "--to", tmp_path / "twice")
+    assert "has a key twice" in error and not (tmp_path / "twice").exists()
 
 
 def test_increments_of_deeprec(tmp_path, capsys):
@@ -175,8 +166,7 @@ def test_increments_of_deeprec(tmp_path, capsys):
         "scope/items: ids: 0 added, 0 removed, 1 changed\nscope/items: last_step: of 1 id changed\n",
     )
     wanted = trained_on(prefix, tmp_path / "one", ev_option=POLICIES)
-    for one, other in zip(trained_on(ours, tmp_path / "two", ev_option=POLICIES), wanted):
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(trained_on(ours, tmp_path / "two", ev_option=POLICIES), wanted)
 
 
 def test_optimizers(tmp_path, capsys):
@@ -215,16 +205,16 @@ def test_optimizers(tmp_path, capsys):
 def test_what_is_refused(tmp_path, capsys):
     foreign.save(tmp_path / "m", {**OTHERS, **foreign.deeprec("scope/items", rows(), 2)})
     ours = converted(capsys, tmp_path / "m", tmp_path / "ours")
-    status, _, error = run(capsys, "convert", tmp_path / "m", "--to", tmp_path / "ours")
-    assert status == 2 and "exists already, and is not overwritten" in error
-    status, _, error = run(capsys, "convert", ours, "--to", tmp_path / "again")
-    assert status == 2 and "is a table of this library: compact" in error
+    error = refused(capsys, "convert", tmp_path / "m", "--to", tmp_path / "ours")
+    assert "exists already, and is not overwritten" in error
+    error = refused(capsys, "convert", ours, "--to", tmp_path / "again")
+    assert "is a table of this library: compact" in error
     bad = foreign.deeprec("scope/items", rows(), 2)
     bad["scope/items/part_0-keys"][0] = bad["scope/items/part_1-keys"][0]
     foreign.save(tmp_path / "m", bad)
     before = sorted(tmp_path.iterdir())
-    status, _, error = run(capsys, "convert", tmp_path / "m", "--to", tmp_path / "again")
-    assert status == 2 and "occurs twice" in error and sorted(tmp_path.iterdir()) == before
+    error = refused(capsys, "convert", tmp_path / "m", "--to", tmp_path / "again")
+    assert "occurs twice" in error and sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("source", FORMS)
@@ -255,8 +245,7 @@ def test_from_one_system_to_another(tmp_path, capsys, source, target):
         # SOK 2.x's files do not tell steps.
         assert table.last.optimizer.steps == (0 if checkpoint == found and target == "sok2" else 12)
         np.testing.assert_array_equal(tf.train.load_variable(checkpoint, "dense"), OTHERS["dense"])
-    for one, other in zip(*columns):
-        np.testing.assert_array_equal(one, other)
+    harness.assert_equal_arrays(*columns)
     left = [one for one in tf.train.load_checkpoint(found).get_variable_to_shape_map() if "/Adam" in one]
     assert sorted(left) == ["dense/Adam", "dense/Adam_1"]
 
@@ -285,20 +274,12 @@ def prefix(tmp_path):
         ),
         **foreign.variable("emb", VALUES, Ftrl=VALUES, Ftrl_1=VALUES),
     }
-    checkpoint_files.write_files(
-        tmp_path / "m", {name: np.array(one, order="C") for name, one in tensors.items()}
-    )
+    checkpoint_files.write_files(tmp_path / "m", tensors)
     return tmp_path / "m"
 
 
-def run_foreign(capsys, command, *arguments):
-    status = cli.main([command, *map(str, arguments)])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
 def test_inspect(prefix, capsys):
-    status, out, _ = run_foreign(capsys, "inspect", prefix, "--brief")
+    status, out, _ = run(capsys, "inspect", prefix, "--brief")
     assert status == 0
     items, users = out.split("scope/users")
     for line in (
@@ -312,12 +293,10 @@ def test_inspect(prefix, capsys):
     ):
         assert line in items
     assert "written by  recommenders-addons" in users and "Adam/m [3], Adam/v [3]" in users
-    status, out, _ = run_foreign(capsys, "inspect", prefix, "--table", "emb")
+    status, out, _ = run(capsys, "inspect", prefix, "--table", "emb")
     assert status == 0 and "written by  tf.Variable" in out and "slots       Ftrl [3], Ftrl_1 [3]" in out
-    status, _, error = run_foreign(capsys, "inspect", prefix, "--table", "emb/Ftrl")
-    assert (
-        status == 2 and "no table 'emb/Ftrl'; it has 'scope/items', 'scope/users', 'emb', 'kernel'" in error
-    )
+    error = refused(capsys, "inspect", prefix, "--table", "emb/Ftrl")
+    assert "no table 'emb/Ftrl'; it has 'scope/items', 'scope/users', 'emb', 'kernel'" in error
 
 
 @pytest.mark.parametrize(
@@ -325,17 +304,16 @@ def test_inspect(prefix, capsys):
 )
 def test_one_row(prefix, capsys, table, slot):
     key = 3 if table == "emb" else KEYS_FOREIGN[3]
-    status, out, _ = run_foreign(capsys, "inspect", prefix, "--table", table, "--id", key)
+    status, out, _ = run(capsys, "inspect", prefix, "--table", table, "--id", key)
     assert status == 0 and f"id {key}\n" in out
     assert f"values      {VALUES[3]}" in out
     assert f"{slot:<12}{VALUES[3] + (1 if slot == 'Adagrad' else 0)}" in out
-    status, _, error = run_foreign(capsys, "inspect", prefix, "--table", table, "--id", 5000)
-    assert status == 2 and "no row of the id 5000" in error
+    assert "no row of the id 5000" in refused(capsys, "inspect", prefix, "--table", table, "--id", 5000)
 
 
 def test_export_and_verify(prefix, tmp_path, capsys):
-    assert run_foreign(capsys, "verify", prefix)[0] == 0
-    assert run_foreign(capsys, "export", prefix, "--format", "npy", "--to", tmp_path / "out")[0] == 0
+    assert run(capsys, "verify", prefix)[0] == 0
+    assert run(capsys, "export", prefix, "--format", "npy", "--to", tmp_path / "out")[0] == 0
     keys = np.load(tmp_path / "out" / "scope%2Fitems" / "keys.npy")
     values = np.load(tmp_path / "out" / "scope%2Fitems" / "values.npy")
     np.testing.assert_array_equal(values, VALUES[(keys - 1) // 7])
@@ -343,21 +321,20 @@ def test_export_and_verify(prefix, tmp_path, capsys):
     data = checkpoint_files.data_file(prefix, 0, 1)
     whole = data.read_bytes()
     data.write_bytes(whole.replace(VALUES[::2].tobytes()[:12], b"?" * 12))
-    status, out, _ = run_foreign(capsys, "verify", prefix)
+    status, out, _ = run(capsys, "verify", prefix)
     assert status == 1 and "-values' is damaged" in out
     data.write_bytes(whole)
     for command in (
         ["compact", prefix, "--to", tmp_path / "c"],
         ["export", prefix, "--format", "saved_model_sok", "--to", tmp_path / "s"],
     ):
-        status, _, error = run_foreign(capsys, *command)
-        assert status == 2 and "has no table of this library" in error
+        assert "has no table of this library" in refused(capsys, *command)
 
 
 def test_a_key_twice(prefix, capsys):
     rows = foreign.deeprec("t", foreign.Rows(KEYS_FOREIGN, VALUES), 2)
     rows["t/part_0-keys"][0] = rows["t/part_1-keys"][0]
     twice = prefix.with_name("twice")
-    checkpoint_files.write_files(twice, {name: np.array(one, order="C") for name, one in rows.items()})
-    status, out, _ = run_foreign(capsys, "verify", twice)
+    checkpoint_files.write_files(twice, rows)
+    status, out, _ = run(capsys, "verify", twice)
     assert status == 1 and f"key {rows['t/part_1-keys'][0]} occurs twice" in out

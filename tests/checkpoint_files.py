@@ -220,6 +220,10 @@ class History:
         (saved,) = save_all([self], name, delta, lagging, alignment)
         return saved
 
+    def save_steps(self, steps: int, keys: int = 40, fulls: Sequence[int] = (0,)) -> Saved:
+        """Trains and saves as often, as deltas but for some numbers; returns the last one."""
+        return save_steps([self], steps, keys, fulls)[0]
+
     def tensors(self, delta: bool, lagging: bool) -> tuple[dict[str, str | np.ndarray], list[str]]:
         """The table's tensors, and the names of the checkpoints that they build on."""
         chosen = [key for key in self.rows if not delta or key in self.changed]
@@ -346,6 +350,17 @@ def save_all(
         state = copy.deepcopy(one.rows), dict(one.waiting), copy.deepcopy(one.bloom)
         one.saved.append(Saved(prefix, identity, tensors, *state))
     return [one.saved[-1] for one in histories]
+
+
+def save_steps(
+    histories: Sequence[History], steps: int, keys: int = 40, fulls: Sequence[int] = (0,)
+) -> list[Saved]:
+    """As `History.save_steps`, of tables of one directory, as "model.ckpt-0" and so on."""
+    for step in range(steps):
+        for one in histories:
+            one.train(keys)
+        saved = save_all(histories, f"model.ckpt-{step}", delta=step not in fulls)
+    return saved
 
 
 COUNTER = {"kind": "counter", "filter_freq": 5, "default_value": 0.25}

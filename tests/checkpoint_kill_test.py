@@ -138,7 +138,7 @@ def kill_again_and_again(
     folder = os.path.join(directory, "rows")
     disk = StorageOption(StorageType.DRAM_SSDHASH, folder, [4096])
     with tf.Graph().as_default():
-        init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        init = harness.init()
         model = Model(disk if rows_on_disk else "device")
     step = -1
     for _ in range(kills + 1):

@@ -17,6 +17,7 @@ import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import reader
 
 train = tf.compat.v1.train
+session = harness.session
 
 
 class Model:
@@ -119,42 +120,40 @@ def limit_files():
 
 
 @pytest.mark.parametrize("limit", [0, 100, 4096, 70_000])
-def test_a_full_disk_is_an_error_and_training_can_continue(tmp_path, limit_files, limit):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=8)
-        rows = tf.nn.embedding_lookup(table, np.arange(3000))
-        step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(rows)))
-        saver = train.Saver(max_to_keep=2)
-        harness.initialize(session)
-        session.run(step)
-        good = saver.save(session, str(tmp_path / "model"), global_step=1)
-        want = session.run(rows)
-        session.run(step)
-        limit_files(limit)
-        with pytest.raises(tf.errors.OpError):
-            saver.save(session, str(tmp_path / "model"), global_step=2)
-        limit_files(resource.RLIM_INFINITY)
-        session.run(step)
-        after = session.run(rows)
-        assert train.latest_checkpoint(str(tmp_path)) == good
-        assert saved_files.bases(tmp_path) == ["model-1"]
-        last = saver.save(session, str(tmp_path / "model"), global_step=3)
-        saver.restore(session, good)
-        np.testing.assert_array_equal(session.run(rows), want)
-        saver.restore(session, last)
-        np.testing.assert_array_equal(session.run(rows), after)
+def test_a_full_disk_is_an_error_and_training_can_continue(session, tmp_path, limit_files, limit):
+    table = sok.EmbeddingVariable(name="table", dim=8)
+    rows = tf.nn.embedding_lookup(table, np.arange(3000))
+    step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(rows)))
+    saver = train.Saver(max_to_keep=2)
+    harness.initialize(session)
+    session.run(step)
+    good = saver.save(session, str(tmp_path / "model"), global_step=1)
+    want = session.run(rows)
+    session.run(step)
+    limit_files(limit)
+    with pytest.raises(tf.errors.OpError):
+        saver.save(session, str(tmp_path / "model"), global_step=2)
+    limit_files(resource.RLIM_INFINITY)
+    session.run(step)
+    after = session.run(rows)
+    assert train.latest_checkpoint(str(tmp_path)) == good
+    assert saved_files.bases(tmp_path) == ["model-1"]
+    last = saver.save(session, str(tmp_path / "model"), global_step=3)
+    saver.restore(session, good)
+    np.testing.assert_array_equal(session.run(rows), want)
+    saver.restore(session, last)
+    np.testing.assert_array_equal(session.run(rows), after)
 
 
-def test_a_directory_that_cannot_be_written_to(tmp_path):
+def test_a_directory_that_cannot_be_written_to(session, tmp_path):
     (tmp_path / "file").write_text("")
-    with harness.graph_and_session() as session:
-        sok.EmbeddingVariable(name="table", dim=8)
-        saver = train.Saver()
-        harness.initialize(session)
-        with pytest.raises(tf.errors.UnimplementedError, match="gs://bucket/model"):
-            saver.save(session, "gs://bucket/model")
-        with pytest.raises((tf.errors.OpError, ValueError), match="file"):
-            saver.save(session, str(tmp_path / "file" / "model"))
+    sok.EmbeddingVariable(name="table", dim=8)
+    saver = train.Saver()
+    harness.initialize(session)
+    with pytest.raises(tf.errors.UnimplementedError, match="gs://bucket/model"):
+        saver.save(session, "gs://bucket/model")
+    with pytest.raises((tf.errors.OpError, ValueError), match="file"):
+        saver.save(session, str(tmp_path / "file" / "model"))
 
 
 def test_saving_beside_a_thread_that_trains(tmp_path):
@@ -190,52 +189,50 @@ def test_saving_beside_a_thread_that_trains(tmp_path):
         assert values.size == 0 or np.all(values == values.flat[0])
 
 
-def test_a_table_without_hashing_is_replaced_as_well(tmp_path):
+def test_a_table_without_hashing_is_replaced_as_well(session, tmp_path):
     """Such a table has all its rows from the start."""
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, capacity=50, use_hashtable=False)
-        rows = tf.nn.embedding_lookup(table, np.arange(50))
-        step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(rows)))
-        saver = train.Saver()
-        harness.initialize(session)
-        session.run(step)
-        path = saver.save(session, str(tmp_path / "model"))
-        want = session.run(rows)
-        session.run(step)
-        saver.restore(session, path)
-        np.testing.assert_array_equal(session.run(rows), want)
-        assert session.run(table.size()) == 50
+    table = sok.EmbeddingVariable(name="table", dim=2, capacity=50, use_hashtable=False)
+    rows = tf.nn.embedding_lookup(table, np.arange(50))
+    step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(rows)))
+    saver = train.Saver()
+    harness.initialize(session)
+    session.run(step)
+    path = saver.save(session, str(tmp_path / "model"))
+    want = session.run(rows)
+    session.run(step)
+    saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(rows), want)
+    assert session.run(table.size()) == 50
 
 
 @pytest.mark.parametrize("array", ["keys", "values", "slot-accumulator", "frequency"])
-def test_damage_at_the_end_of_the_last_table_changes_nothing(tmp_path, array):
+def test_damage_at_the_end_of_the_last_table_changes_nothing(session, tmp_path, array):
     """A restore that fails leaves the rows, slots, counts and steps of all tables, and ordinary variables."""
-    with harness.graph_and_session() as session:
-        tables = [
-            sok.EmbeddingVariable(name=name, dim=dim, admission=sok.CounterFilter(1))
-            for name, dim in (("a", 2), ("b", 1024))
-        ]
-        rows = [tf.nn.embedding_lookup(table, np.arange(600)) for table in tables]
-        dense = tf.compat.v1.get_variable("dense", initializer=1.0)
-        step = train.AdagradOptimizer(0.1).minimize(
-            tf.add_n([tf.reduce_sum(of_table) for of_table in rows]) * dense
-        )
-        saver = train.Saver()
-        harness.initialize(session)
-        session.run(step)
-        path = saver.save(session, str(tmp_path / "model"))
-        session.run(step)
-        before = saver.save(session, str(tmp_path / "before"))
-        found = reader.open_saved(path).open_table("b").links[0]["shards"][0]["arrays"][array]
-        last = found["offset"] + harness.saved_tables(path)["b"][array].nbytes - 1
-        _change_byte(found["file"], last)
-        with pytest.raises(tf.errors.DataLossError, match=re.escape(found["file"])):
-            saver.restore(session, path)
-        after = saver.save(session, str(tmp_path / "after"))
-        harness.assert_equal_arrays(_contents(after), _contents(before))
-        _change_byte(found["file"], last)
+    tables = [
+        sok.EmbeddingVariable(name=name, dim=dim, admission=sok.CounterFilter(1))
+        for name, dim in (("a", 2), ("b", 1024))
+    ]
+    rows = [tf.nn.embedding_lookup(table, np.arange(600)) for table in tables]
+    dense = tf.compat.v1.get_variable("dense", initializer=1.0)
+    step = train.AdagradOptimizer(0.1).minimize(
+        tf.add_n([tf.reduce_sum(of_table) for of_table in rows]) * dense
+    )
+    saver = train.Saver()
+    harness.initialize(session)
+    session.run(step)
+    path = saver.save(session, str(tmp_path / "model"))
+    session.run(step)
+    before = saver.save(session, str(tmp_path / "before"))
+    found = reader.open_saved(path).open_table("b").links[0]["shards"][0]["arrays"][array]
+    last = found["offset"] + harness.saved_tables(path)["b"][array].nbytes - 1
+    _change_byte(found["file"], last)
+    with pytest.raises(tf.errors.DataLossError, match=re.escape(found["file"])):
         saver.restore(session, path)
-        assert not np.array_equal(session.run(dense), tf.train.load_checkpoint(after).get_tensor("dense"))
+    after = saver.save(session, str(tmp_path / "after"))
+    harness.assert_equal_arrays(_contents(after), _contents(before))
+    _change_byte(found["file"], last)
+    saver.restore(session, path)
+    assert not np.array_equal(session.run(dense), tf.train.load_checkpoint(after).get_tensor("dense"))
 
 
 def _contents(path):

@@ -13,8 +13,11 @@ import tensorflow as tf
 
 import foreign_checkpoints
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from checkpoint_files import BLOOM, COUNTER, History, save_all, table_description
+from harness import assert_equal_dicts
+from saved_files import tensors_of
 from sparse_operation_kit.checkpoint import cli, compare, open_checkpoint
 from sparse_operation_kit.checkpoint import rows as rows_module
 
@@ -36,21 +39,13 @@ def history(directory, bounds=None, **fields):
     """The last of a full checkpoint and two incremental ones after it."""
     made = (History if bounds is None else Bounded)(directory, np.random.default_rng(3), **fields)
     made.bounds = bounds
-    for step in range(3):
-        made.train(100)
-        made.save(f"model.ckpt-{step}", delta=step > 0)
-    return made.saved[-1]
-
-
-def run(capsys, *arguments):
-    status = cli.main([str(argument) for argument in arguments])
-    return status, capsys.readouterr().err
+    return made.save_steps(3, 100)
 
 
 def export(capsys, prefix, form, *more):
     """Exports a checkpoint; returns what it says, and the folder."""
     to = prefix.with_name("out")
-    status, error = run(capsys, "export", prefix, "--format", form, "--to", to, *more)
+    status, _, error = saved_files.run_command(capsys, "export", prefix, "--format", form, "--to", to, *more)
     assert status == 0, error
     return error, to
 
@@ -58,14 +53,10 @@ def export(capsys, prefix, form, *more):
 def refused(capsys, prefix, form, *more):
     """The error of an export, which leaves nothing."""
     before = sorted(prefix.parent.iterdir())
-    status, error = run(capsys, "export", prefix, "--format", form, "--to", prefix.with_name("out"), *more)
-    assert status == 2 and sorted(prefix.parent.iterdir()) == before
+    to = prefix.with_name("out")
+    error = saved_files.refused(capsys, "export", prefix, "--format", form, "--to", to, *more)
+    assert sorted(prefix.parent.iterdir()) == before
     return error
-
-
-def tensors_of(prefix):
-    tensors = tf.train.load_checkpoint(str(prefix))
-    return {name: np.asarray(tensors.get_tensor(name)) for name in tensors.get_variable_to_shape_map()}
 
 
 def rows_of(saved, keys, slots):
@@ -76,13 +67,6 @@ def rows_of(saved, keys, slots):
 
     of_slots = {theirs: column(f"slot-{ours}") for ours, theirs in slots.items()}
     return foreign_checkpoints.Rows(keys, column("values"), of_slots)
-
-
-def assert_equal(found, wanted):
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        assert found[name].dtype == value.dtype, name
-        np.testing.assert_array_equal(found[name], value, name)
 
 
 @pytest.mark.parametrize(("key_dtype", "bounds", "shards"), [("int64", None, 1), ("int32", INT32, 3)])
@@ -96,7 +80,7 @@ def test_deeprec(tmp_path, capsys, monkeypatch, key_dtype, bounds, shards):
     assert error == ""
     assert tf.train.latest_checkpoint(str(to)) == str(to / "model.ckpt-2")
     found = tensors_of(to / "model.ckpt-2")
-    wanted = {"beta1_power": np.float32(0.9**4), "beta2_power": np.float32(0.999**4)}
+    wanted = foreign_checkpoints.adam_powers(3)
     seen, waited = [], []
     for name in [f"scope/items/part_{part}" for part in range(shards)] if shards > 1 else ["scope/items"]:
         # Keys of the same remainder are in any order.
@@ -111,7 +95,7 @@ def test_deeprec(tmp_path, capsys, monkeypatch, key_dtype, bounds, shards):
         wanted.update(foreign_checkpoints.deeprec(name, rows))
         seen += keys.tolist()
         waited += waiting.tolist()
-    assert_equal(found, wanted)
+    assert_equal_dicts(found, wanted)
     assert sorted(seen) == sorted(saved.rows) and sorted(waited) == sorted(saved.waiting) != []
 
 
@@ -188,9 +172,9 @@ def test_variable(tmp_path, capsys, monkeypatch, bucket_bytes):
     for name, column in (("items", "values"), ("items/Adam", "slot-m"), ("items/Adam_1", "slot-v")):
         for key, row in saved.rows.items():
             wanted[name][key] = row[column]
-    wanted.update(beta1_power=np.float32(0.9**4), beta2_power=np.float32(0.999**4))
+    wanted.update(foreign_checkpoints.adam_powers(3))
     assert len(saved.rows) < 40
-    assert_equal(tensors_of(to / "model.ckpt-2"), wanted)
+    assert_equal_dicts(tensors_of(to / "model.ckpt-2"), wanted)
 
 
 @pytest.mark.parametrize("form", ["deeprec", "sok2", "variable"])
@@ -337,7 +321,7 @@ def test_ordinary_variables_come_along(tmp_path, capsys, form):
     others["sliced"] = np.concatenate(tensors["sliced"])
     _, to = export(capsys, saved.prefix, form, *(["--rows", "40"] if form == "variable" else []))
     found = tensors_of(to / "model.ckpt-2")
-    assert_equal({name: found[name] for name in others}, others)
+    assert_equal_dicts({name: found[name] for name in others}, others)
     assert "#sok" not in found and not [name for name in found if "items#" in name]
 
 

@@ -37,7 +37,7 @@ class Job:
     def __init__(
         self, directory, base="model", increments="model", keep=2, keep_increments=2, table=True, hours=10000
     ):
-        self.init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        self.init = harness.init()
         self.directory, self.base, self.increments = str(directory), base, increments
         self.step = train.get_or_create_global_step()
         if table:

@@ -14,7 +14,8 @@ import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from sparse_operation_kit.checkpoint import cli, open_checkpoint, problems
+from saved_files import run_command as run
+from sparse_operation_kit.checkpoint import open_checkpoint, problems
 
 v1 = tf.compat.v1
 NAMES = {"brain": tf.bfloat16, "half": tf.float16, "plain": tf.float32}
@@ -47,14 +48,9 @@ def save(folder, **options):
     return prefix, {name: dict(zip(keys.tolist(), rows)) for name, (keys, rows) in zip(NAMES, contents)}
 
 
-def run(capsys, *arguments):
-    status = cli.main([str(argument) for argument in arguments])
-    return status, "".join(capsys.readouterr())
-
-
 def test_inspection_verification_and_compaction(tmp_path, capsys):
     prefix, _ = save(tmp_path)
-    status, text = run(capsys, "inspect", prefix)
+    status, text, _ = run(capsys, "inspect", prefix)
     assert status == 0
     rows = f"{len(KEYS)} of {DIM} floats"
     for kept in (f"{rows} as bfloat16 in 1 shard", f"{rows} as float16 in 1 shard", f"{rows} in 1 shard"):
@@ -96,7 +92,7 @@ def test_diff_tells_the_types_apart(tmp_path, capsys):
         tables, _ = tables_of(tf.float32)
         v1.train.Saver(tables).restore(session, prefix)
         v1.train.Saver(tables).save(session, other)
-    status, changes = run(capsys, "diff", prefix, other)
+    status, changes, _ = run(capsys, "diff", prefix, other)
     assert status == 1
     for dtype in ("bfloat16", "float16"):
         assert f"row_dtype is float32, was {dtype}" in changes
@@ -107,7 +103,7 @@ def test_exports_have_the_rows_as_float32(tmp_path, capsys):
     prefix, rows = save(tmp_path)
     for form in ("npy", "parquet", "deeprec", "sok2", "saved_model"):
         more = ("--absent", "zeros") if form == "saved_model" else ()
-        status, error = run(capsys, "export", prefix, "--format", form, "--to", tmp_path / form, *more)
+        status, _, error = run(capsys, "export", prefix, "--format", form, "--to", tmp_path / form, *more)
         assert status == 0, error
     served = saved_files.serve(tmp_path / "saved_model", KEYS.tolist(), "sparse_operation_kit")
     deeprec = tf.train.load_checkpoint(str(tmp_path / "deeprec" / "model.ckpt-1"))

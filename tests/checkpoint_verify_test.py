@@ -40,9 +40,8 @@ def found(prefix):
 @pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])
 def test_good_checkpoints(tmp_path, capsys, admission):
     made = History(tmp_path, np.random.default_rng(1), table=table_description(admission=admission))
-    for step in range(3):
-        made.train()
-        saved = made.save(f"model.ckpt-{step}", delta=step > 0)
+    made.save_steps(3)
+    for saved in made.saved:
         assert main(["verify", str(saved.prefix)]) == 0
         assert capsys.readouterr().out.startswith("1 table, ")
 
@@ -161,9 +160,7 @@ def test_blocks_of_other_sizes(tmp_path, shape):
 
 def test_a_link_that_builds_on_something_else(tmp_path):
     made = History(tmp_path, np.random.default_rng(1))
-    for step in range(3):
-        made.train()
-        made.save(f"model.ckpt-{step}", delta=step > 0)
+    made.save_steps(3)
     first, middle, last = made.saved
     chain = [{"prefix": first.prefix.name, "id": "f" * 16}]
     checkpoint_files.write(middle.prefix, checkpoint_files.changed(middle.tensors, "items", chain=chain))
@@ -195,8 +192,7 @@ def test_the_search_goes_on_after_a_damaged_table(tmp_path, capsys):
 
 def test_a_chain_with_a_wrong_number_of_rows(tmp_path):
     made = History(tmp_path, np.random.default_rng(1))
-    made.train()
-    made.save("model.ckpt-0")
+    made.save_steps(1)
     made._set(987654)
     made.deleted.add(next(key for key in made.rows if key not in made.changed))
     saved = made.save("model.ckpt-1", delta=True)

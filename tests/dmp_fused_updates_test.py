@@ -302,9 +302,6 @@ def test_an_uninitialized_slot_is_an_error():
             session.run(step)
 
 
-# TensorFlow 1.15 executes eagerly only if it is asked to.
-tf.compat.v1.enable_v2_behavior()
-
 SIZES = [(9, 3, "sum"), (7, 3, "sum"), (6, 3, "mean"), (8, 2, None), (5, 4, "mean")]
 INPUTS = [0, 1, 2, 3, 4, 0, 3]
 

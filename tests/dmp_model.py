@@ -62,20 +62,13 @@ _OF_MANY = (
     (1, "sparse"),
     (3, "ragged"),
 )
+# Tables are cut by columns, cut by rows, and replicated.
+_ALL_WAYS = {"column_slice_threshold": 60, "row_slice_threshold": 120, "data_parallel_threshold": 30}
 
 CASES = {
     "basic": Case(_MANY, _OF_MANY, {}),
     "balanced": Case(_MANY, _OF_MANY, {"strategy": "memory_balanced", "column_slice_threshold": 40}),
-    "optimized": Case(
-        _MANY,
-        _OF_MANY,
-        {
-            "strategy": "memory_optimized",
-            "column_slice_threshold": 60,
-            "row_slice_threshold": 120,
-            "data_parallel_threshold": 30,
-        },
-    ),
+    "optimized": Case(_MANY, _OF_MANY, {"strategy": "memory_optimized", **_ALL_WAYS}),
     "one table": Case(((13, 7, None),), ((0, 3), (0, "ragged")), {}),
     "rows": Case(
         ((10, 3, "mean"), (2, 2, "sum")),
@@ -85,27 +78,8 @@ CASES = {
     "worker order": Case(
         # The last tables are entirely in one variable.
         (*_MANY, (12, 4, "sum"), (13, 4, "sum"), (10, 4, "sum")),
-        (
-            (0, 1),
-            (1, 3),
-            (2, "ragged"),
-            (3, 2),
-            (4, "sparse"),
-            (5, "ragged"),
-            (6, 1),
-            (1, "sparse"),
-            (3, 4),
-            (7, 2),
-            (8, "ragged"),
-            (9, 1),
-        ),
-        {
-            "strategy": "memory_balanced",
-            "column_slice_threshold": 60,
-            "row_slice_threshold": 120,
-            "data_parallel_threshold": 30,
-            "dp_input": False,
-        },
+        (*_OF_MANY[:8], (3, 4), (7, 2), (8, "ragged"), (9, 1)),
+        {"strategy": "memory_balanced", **_ALL_WAYS, "dp_input": False},
     ),
     "replicas": Case(_MANY[:3], _OF_MANY[:3], {"data_parallel_threshold": 1000}),
     # With and without combiners, sum and mean, of both kinds.

@@ -48,8 +48,7 @@ def _write_models(code: str) -> None:
     if "tfra_model" in code:
         rows = foreign.Rows(keys, values, {"Adam/m": values, "Adam/v": values})
         kernel.update({name: kernel["kernel"] for name in ("kernel/Adam", "kernel/Adam_1")})
-        powers = {"beta1_power": np.float32(0.9**3), "beta2_power": np.float32(0.999**3)}
-        tensors = {**foreign.tfra("scope/users", rows, shards=2), **kernel, **powers}
+        tensors = {**foreign.tfra("scope/users", rows, shards=2), **kernel, **foreign.adam_powers(2)}
         foreign.save(Path("tfra_model/model.ckpt-1000"), tensors)
 
 

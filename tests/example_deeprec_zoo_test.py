@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import foreign_checkpoints
+import saved_files
 from example_support import EXAMPLES
 from harness import without_optimizations
 from sparse_operation_kit.checkpoint import cli as checkpoint_command
@@ -156,8 +157,7 @@ def test_a_run_goes_on_from_its_checkpoint(trained):
 
 def split_tables(prefix: str, parts: int) -> None:
     """Rewrites DeepRec's checkpoint with tables in parts, as its partitioners make them."""
-    reader = tf.train.load_checkpoint(prefix)
-    tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    tensors = saved_files.tensors_of(prefix)
     tables = sorted(name[: -len("-keys")] for name in tensors if name.endswith("-keys"))
     found = {}
     for table in tables:

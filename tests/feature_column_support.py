@@ -268,9 +268,7 @@ class Run:
 
     def assert_equal(self, other: Run) -> None:
         harness.assert_equal_arrays(self.outputs, other.outputs)
-        assert self.variables.keys() == other.variables.keys()
-        for name, value in self.variables.items():
-            np.testing.assert_array_equal(value, other.variables[name], err_msg=name)
+        harness.assert_equal_dicts(self.variables, other.variables)
 
     def assert_close(self, other: Run) -> None:
         harness.assert_close_arrays(self.outputs, other.outputs, rtol=2e-4, atol=2e-5)

@@ -7,7 +7,7 @@ has files of its own, which `sok2` writes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +49,22 @@ class Rows:
     def tables(self, name: str) -> list[tuple[str, np.ndarray]]:
         """The table and its slots, which most systems save as tables too, by name."""
         return [(name, self.values), *((f"{name}/{slot}", values) for slot, values in self.slots.items())]
+
+
+def random_rows(
+    keys: np.ndarray, waiting: np.ndarray, dim: int, slots: Sequence[str] = ("Adam", "Adam_1"), seed: int = 3
+) -> Rows:
+    """Rows with slots; with frequencies of at least 3, lower ones of keys that wait, and steps before 50."""
+    rng = np.random.default_rng(seed)
+    values, *of_slots = (rng.random([len(keys), dim], np.float32) for _ in range(len(slots) + 1))
+    counts = rng.integers(3, 9, len(keys)), rng.integers(0, 50, len(keys))
+    filtered = waiting, rng.integers(1, 3, len(waiting)), rng.integers(0, 50, len(waiting))
+    return Rows(keys, values, dict(zip(slots, of_slots)), *counts, filtered)
+
+
+def adam_powers(steps: int) -> dict[str, np.float32]:
+    """What TensorFlow's Adam saves after so many steps."""
+    return {f"beta{i}_power": np.float32(beta ** (steps + 1)) for i, beta in ((1, 0.9), (2, 0.999))}
 
 
 def save(prefix: Path, tensors: Mapping[str, np.ndarray | list[np.ndarray]]) -> None:

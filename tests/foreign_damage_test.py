@@ -29,11 +29,8 @@ FIRST = {
 
 
 def rows(form):
-    rng = np.random.default_rng(5)
-    values, m, v = (rng.random([ROWS, DIM], np.float32) for _ in range(3))
-    slots = {"Adam/m": m, "Adam/v": v} if form == "tfra" else {"Adam": m, "Adam_1": v}
-    counts = rng.integers(3, 9, ROWS), rng.integers(0, 40, ROWS)
-    return foreign.Rows(KEYS, values, slots, *counts, (WAITING, WAITING % 3, WAITING % 40))
+    slots = ("Adam/m", "Adam/v") if form == "tfra" else ("Adam", "Adam_1")
+    return foreign.random_rows(KEYS, WAITING, DIM, slots)
 
 
 def good(form):
@@ -48,8 +45,7 @@ def good(form):
         "dense": np.float32([7, 8]),
         "dense/Adam": np.float32([1, 2]),
         "dense/Adam_1": np.float32([3, 4]),
-        "beta1_power": np.float32(0.9**3),
-        "beta2_power": np.float32(0.999**3),
+        **foreign.adam_powers(2),
         "global_step": np.int64(50),
     }
     return {**form_of[form](), **others}
@@ -95,8 +91,7 @@ class Model:
         return text
 
     def is_unchanged(self):
-        for found, wanted in zip(self.session.run(self.values), self.before):
-            np.testing.assert_array_equal(found, wanted)
+        harness.assert_equal_arrays(self.session.run(self.values), self.before)
 
 
 @pytest.fixture(scope="module")
@@ -214,8 +209,7 @@ def test_tensors(model, tmp_path, form):
     count = 0
     for number, (what, name, change) in enumerate(damages(form)):
         prefix = tmp_path / str(number)
-        tensors = change(good(form)).items()
-        checkpoint_files.write_files(prefix, {key: np.array(value, order="C") for key, value in tensors})
+        checkpoint_files.write_files(prefix, change(good(form)))
         try:
             text = model.refuses(prefix, [name])
         except BaseException as error:
@@ -275,7 +269,7 @@ def test_links(model, tmp_path, form):
     """A file of the checkpoint must not be a link; its folder may be one."""
     prefix = tmp_path / "real" / "m"
     prefix.parent.mkdir()
-    checkpoint_files.write_files(prefix, {name: np.array(one, order="C") for name, one in good(form).items()})
+    checkpoint_files.write_files(prefix, good(form))
     (tmp_path / "links").symlink_to("real")
     for path in sorted(prefix.parent.iterdir()):
         kept = path.rename(tmp_path / "kept")
@@ -303,12 +297,11 @@ HOSTILE = {
 @pytest.mark.parametrize("form", FIRST)
 def test_entries(model, tmp_path, form):
     """Entries of an index with a good checksum and impossible numbers."""
-    tensors = {name: np.array(value, order="C") for name, value in good(form).items()}
     names = ["t"] if form == "variable" else [f"{FIRST[form]}-keys", f"{FIRST[form]}-values"]
     for number, (name, what) in enumerate((name, what) for name in names for what in HOSTILE):
         prefix = tmp_path / str(number)
         entries, data = {}, b""
-        for tensor, value in tensors.items():
+        for tensor, value in good(form).items():
             dtype, shape, content, crc = checkpoint_files._encode(value)
             fields = {
                 "dtype": dtype,
@@ -333,11 +326,7 @@ def test_large_tables_are_checked_before_anything_changes(tmp_path):
     keys = np.arange(count, dtype=np.int64) * 3
     values = np.random.default_rng(0).random([count, dim], np.float32)
     table = foreign.Rows(keys, values, {"Adam": values + 1, "Adam_1": values + 2})
-    tensors = {
-        "beta1_power": np.float32(0.9),
-        "beta2_power": np.float32(0.999),
-        **foreign.deeprec("t", table, 2),
-    }
+    tensors = {**foreign.adam_powers(0), **foreign.deeprec("t", table, 2)}
 
     def with_last(name, value):
         array = tensors[name].copy()

@@ -12,6 +12,7 @@ import tensorflow as tf
 import foreign_checkpoints as foreign
 import forked
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import open_checkpoint, row_blocks
 from sparse_operation_kit.checkpoint.rows import columns_of, waiting_ids
@@ -84,9 +85,8 @@ def saved(prefix, name="scope/items"):
 
 def others(prefix):
     """The tensors of one of our checkpoints that belong to no table."""
-    reader = tf.train.load_checkpoint(str(prefix))
-    names = [name for name in reader.get_variable_to_shape_map() if "#" not in name and name != "scope/items"]
-    return {name: reader.get_tensor(name) for name in names}
+    tensors = saved_files.tensors_of(prefix).items()
+    return {name: tensor for name, tensor in tensors if "#" not in name and name != "scope/items"}
 
 
 def numbered(optimizer, columns):
@@ -159,28 +159,16 @@ def test_training_goes_on_with_the_same_bits(tmp_path, form, optimizer):
 
 def deeprec_rows(rows=70, waiting=20, dtype=np.int64):
     """Rows with Adam's slots, counts, versions, and keys that wait."""
-    rng = np.random.default_rng(3)
-    keys = rng.permutation(10 * (rows + waiting))[: rows + waiting].astype(dtype)
-    floats = [rng.random([rows, DIM], np.float32) for _ in range(3)]
-    return foreign.Rows(
-        keys[:rows],
-        floats[0],
-        {"Adam": floats[1], "Adam_1": floats[2]},
-        rng.integers(3, 9, rows),
-        rng.integers(0, 50, rows),
-        (keys[rows:], rng.integers(1, 3, waiting), rng.integers(0, 50, waiting)),
-    )
+    keys = np.random.default_rng(3).permutation(10 * (rows + waiting))[: rows + waiting].astype(dtype)
+    return foreign.random_rows(keys[:rows], keys[rows:], DIM)
 
 
 def dense_of(optimizer="Adam", steps=50):
-    powers = {
-        f"beta{i}_power": np.float32(beta) ** np.float32(steps + 1) for i, beta in ((1, 0.9), (2, 0.999))
-    }
     return {
         "global_step": np.int64(steps),
         "dense": np.float32([3, 4, 5]),
         **{f"dense/{name}": np.zeros([3], np.float32) for name in numbered(optimizer, ANY_SLOTS)},
-        **(powers if optimizer == "Adam" else {}),
+        **(foreign.adam_powers(steps) if optimizer == "Adam" else {}),
     }
 
 
@@ -335,16 +323,9 @@ def test_increments_of_deeprec(tmp_path):
     foreign.save(tmp_path / "model.ckpt-50", full)
     # Some rows change, one that waited has a row now, and one is new.
     changed, waited = np.arange(0, 70, 7), rows.filtered[0][4]
-    rng = np.random.default_rng(1)
     keys = np.concatenate([rows.keys[changed], [waited, 99999]])
-    floats = [rng.random([len(keys), DIM], np.float32) for _ in range(3)]
-    later = foreign.Rows(
-        keys,
-        floats[0],
-        {"Adam": floats[1], "Adam_1": floats[2]},
-        rng.integers(3, 99, len(keys)),
-        rng.integers(50, 60, len(keys)),
-    )
+    later = foreign.random_rows(keys, keys[:0], DIM, seed=1)
+    later.versions = 50 + later.versions % 10
     prefix = tmp_path / ".incremental_checkpoint" / "incremental_model.ckpt-60"
     foreign.save(prefix, {**dense_of(steps=60), **foreign.deeprec_increment("scope/items", later, 3)})
     columns, table = restored(prefix, **POLICIES)

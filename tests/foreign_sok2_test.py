@@ -13,6 +13,7 @@ import sparse_operation_kit.experiment as sok
 from sparse_operation_kit.checkpoint import cli
 
 v1 = tf.compat.v1
+session = harness.session
 DIM = 3
 KEYS = np.array([5, 2**30, 7, 11, 0], np.int64)
 RNG = np.random.default_rng(0)
@@ -48,19 +49,17 @@ class Model:
         self.train = self.optimizer.minimize(tf.add_n([tf.reduce_sum(one * one) for one in self.rows]))
 
     def assert_loaded(self, session):
-        for found, wanted in zip(session.run(self.rows), (VALUES, VALUES + 1, VALUES[::-1] + 2)):
-            np.testing.assert_array_equal(found, wanted)
+        harness.assert_equal_arrays(session.run(self.rows), (VALUES, VALUES + 1, VALUES[::-1] + 2))
 
 
 @pytest.mark.parametrize("with_slots", [False, True])
-def test_rows_and_slots(folder, tmp_path, with_slots):
-    with harness.graph_and_session() as session:
-        model = Model()
-        loaded = sok.load(str(folder), model.all, model.optimizer if with_slots else None)
-        session.run(v1.global_variables_initializer())
-        assert session.run(loaded) == b"OK"
-        model.assert_loaded(session)
-        v1.train.Saver().save(session, str(tmp_path / "m"))
+def test_rows_and_slots(session, folder, tmp_path, with_slots):
+    model = Model()
+    loaded = sok.load(str(folder), model.all, model.optimizer if with_slots else None)
+    session.run(v1.global_variables_initializer())
+    assert session.run(loaded) == b"OK"
+    model.assert_loaded(session)
+    v1.train.Saver().save(session, str(tmp_path / "m"))
     reader = tf.train.load_checkpoint(str(tmp_path / "m"))
     assert reader.has_tensor("items#0/slot-m") == with_slots
     if with_slots:
@@ -68,7 +67,7 @@ def test_rows_and_slots(folder, tmp_path, with_slots):
         np.testing.assert_array_equal(reader.get_tensor("fixed#0/slot-v"), V[::-1])
 
 
-def test_files_of_newer_versions(folder):
+def test_files_of_newer_versions(session, folder):
     (folder / "meta_info").unlink()
     for path in list(folder.iterdir()):
         content = bytearray(path.read_bytes())
@@ -76,12 +75,11 @@ def test_files_of_newer_versions(folder):
         path.unlink()
         name, _, rest = path.name.partition("-")
         path.with_name(f"{name}_0-{rest}").write_bytes(content)
-    with harness.graph_and_session() as session:
-        model = Model()
-        loaded = sok.load(str(folder), model.all, model.optimizer)
-        session.run(v1.global_variables_initializer())
-        session.run(loaded)
-        model.assert_loaded(session)
+    model = Model()
+    loaded = sok.load(str(folder), model.all, model.optimizer)
+    session.run(v1.global_variables_initializer())
+    session.run(loaded)
+    model.assert_loaded(session)
 
 
 def test_an_optimizer_must_train_the_tables(folder):
@@ -133,27 +131,26 @@ def damages(folder):
             yield path, path.name, whole[:291] + b"u" + whole[292:]
 
 
-def test_damage(folder):
-    with harness.graph_and_session() as session:
-        model = Model()
-        loaded = sok.load(str(folder), model.all, model.optimizer)
-        session.run(v1.global_variables_initializer())
-        session.run(loaded)
-        count = 0
-        for path, name, content in list(damages(folder)):
-            whole = path.read_bytes()
-            path.unlink()
-            if content is not None:
-                path.write_bytes(content)
-            is_slot = path.name.endswith(("-m", "-v"))
-            with pytest.raises(tf.errors.OpError) as caught:
-                session.run(loaded)
-            assert name in str(caught.value) or (is_slot and "Adam" in str(caught.value)), (path, content)
-            assert "dump" in str(caught.value)
-            model.assert_loaded(session)
-            path.write_bytes(whole)
-            count += 1
-        assert count > 60
+def test_damage(session, folder):
+    model = Model()
+    loaded = sok.load(str(folder), model.all, model.optimizer)
+    session.run(v1.global_variables_initializer())
+    session.run(loaded)
+    count = 0
+    for path, name, content in list(damages(folder)):
+        whole = path.read_bytes()
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        is_slot = path.name.endswith(("-m", "-v"))
+        with pytest.raises(tf.errors.OpError) as caught:
+            session.run(loaded)
+        assert name in str(caught.value) or (is_slot and "Adam" in str(caught.value)), (path, content)
+        assert "dump" in str(caught.value)
+        model.assert_loaded(session)
+        path.write_bytes(whole)
+        count += 1
+    assert count > 60
 
 
 def test_links(folder, tmp_path, capsys):
@@ -171,11 +168,10 @@ def test_links(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "name, keys", [("fixed", [0, 1, 2, 3, 3]), ("fixed", [0, 1, 2, 3, 5]), ("items", [1, 2, 3, 2, 4])]
 )
-def test_wrong_keys(tmp_path, name, keys):
+def test_wrong_keys(session, tmp_path, name, keys):
     foreign.sok2(tmp_path / "dump", {name: foreign.Rows(np.array(keys), VALUES)})
-    with harness.graph_and_session() as session:
-        model = Model()
-        loaded = sok.load(str(tmp_path / "dump"), getattr(model, name))
-        session.run(v1.global_variables_initializer())
-        with pytest.raises(tf.errors.OpError, match=f"{name}.*(twice|no row for the key 5)"):
-            session.run(loaded)
+    model = Model()
+    loaded = sok.load(str(tmp_path / "dump"), getattr(model, name))
+    session.run(v1.global_variables_initializer())
+    with pytest.raises(tf.errors.OpError, match=f"{name}.*(twice|no row for the key 5)"):
+        session.run(loaded)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import foreign_checkpoints
 import foreign_checkpoints as foreign
 import harness
+import saved_files
 import sparse_operation_kit as sok
 import sparse_operation_kit.experiment as sok2
 from sparse_operation_kit.checkpoint import cli, compare, open_checkpoint, row_blocks
@@ -206,33 +206,19 @@ def test_centered_rmsprop_is_another_one(tmp_path):
         restored(tmp_path / "m", lambda step: v1.train.RMSPropOptimizer(0.1))
 
 
-def tensors_of_writer(prefix):
-    reader = tf.train.load_checkpoint(str(prefix))
-    return {name: np.asarray(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
-
-
-def assert_equal(found, wanted):
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        assert found[name].dtype == value.dtype, name
-        np.testing.assert_array_equal(found[name], value, name)
-
-
-@pytest.mark.skipif(foreign_checkpoints.REAL is None, reason="there is no folder shared/data/foreign")
+@pytest.mark.skipif(foreign.REAL is None, reason="there is no folder shared/data/foreign")
 def test_recommenders_addons_as_in_the_real_one(tmp_path):
-    real = tensors_of_writer(foreign_checkpoints.REAL / "tfra" / "m")
+    real = saved_files.tensors_of(foreign.REAL / "tfra" / "m")
 
     def of(tensor):
         return np.concatenate([real[tensor.format(k)] for k in (1, 2)])
 
     keys = of("users/scope_users_mht_{}of2-keys")
     slots = {f"Adam/{slot}": of(f"{slot}/scope_users_Adam_{slot}_mht_{{}}of2-values") for slot in "mv"}
-    rows = foreign_checkpoints.Rows(keys, of("users/scope_users_mht_{}of2-values"), slots)
+    rows = foreign.Rows(keys, of("users/scope_users_mht_{}of2-values"), slots)
     powers = {name: real[name] for name in ("beta1_power", "beta2_power")}
-    foreign_checkpoints.save(
-        tmp_path / "m", {**foreign_checkpoints.tfra("scope/users", rows, shards=2), **powers}
-    )
-    assert_equal(tensors_of_writer(tmp_path / "m"), real)
+    foreign.save(tmp_path / "m", {**foreign.tfra("scope/users", rows, shards=2), **powers})
+    harness.assert_equal_dicts(saved_files.tensors_of(tmp_path / "m"), real)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -242,19 +228,19 @@ def test_partitioned_variables_as_tensorflow_saves_them(tmp_path, parts):
         session.run(v1.global_variables_initializer())
         rows = session.run(variable.as_tensor())
         v1.train.Saver().save(session, str(tmp_path / "real"), write_meta_graph=False)
-    tensors = foreign_checkpoints.variable("scope/t", rows)
-    foreign_checkpoints.save(tmp_path / "ours", foreign_checkpoints.in_slices(tensors, parts))
+    tensors = foreign.variable("scope/t", rows)
+    foreign.save(tmp_path / "ours", foreign.in_slices(tensors, parts))
     files = [(tmp_path / f"{name}.index").read_bytes() for name in ("real", "ours")]
     assert files[0] == files[1]
-    assert_equal(tensors_of_writer(tmp_path / "ours"), tensors)
+    harness.assert_equal_dicts(saved_files.tensors_of(tmp_path / "ours"), tensors)
 
 
 @pytest.mark.parametrize("parts", [None, 1, 2, 5])
 def test_deeprecs_offsets_find_each_key_once(parts):
     keys = np.array([5, 1005, -1, 2**40, 999, 0, -(2**63), 2**63 - 1], np.int64)
     values = np.arange(16, dtype=np.float32).reshape(8, 2)
-    rows = foreign_checkpoints.Rows(keys, values, {"Adagrad": -values})
-    tensors = foreign_checkpoints.deeprec("t", rows, parts)
+    rows = foreign.Rows(keys, values, {"Adagrad": -values})
+    tensors = foreign.deeprec("t", rows, parts)
     found = {}
     for name in ["t"] if parts is None else [f"t/part_{part}" for part in range(parts)]:
         offsets = tensors[f"{name}-partition_offset"]
@@ -360,11 +346,10 @@ def write_tfra(prefix, to):
     """The form of recommenders-addons, which `export` does not write."""
     names = {"adam": ("Adam", {"m": "m", "v": "v"}), "adagrad": ("Adagrad", {"accumulator": "accumulator"})}
     names["ftrl"] = ("Ftrl", {"accumulator": "accum", "linear": "linear"})
-    reader = tf.train.load_checkpoint(str(prefix))
     tables = [entry.open() for entry in open_checkpoint(prefix).tables]
     tensors = {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
+        name: tensor
+        for name, tensor in saved_files.tensors_of(prefix).items()
         if "#" not in name and name not in [one.name for one in tables]
     }
     for one in tables:

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 import fake_gpu_device
 import forked
-import harness
 import sparse_operation_kit as sok
+from harness import init_and_initialize
 
 v1 = tf.compat.v1
 
@@ -23,11 +23,6 @@ ROW_BYTES = 4 * DIM
 MEMORY = 8 << 20
 FOR_OTHERS = 1 << 20  # the plugin does not let TensorFlow take it
 fake_gpu_device.cuda_runtime().limit_memory(MEMORY + FOR_OTHERS)
-
-
-def initialize(session):
-    session.run(sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE))
-    harness.initialize(session)
 
 
 class Program:
@@ -59,7 +54,7 @@ def test_a_table_grows_to_nearly_all_that_tensorflow_has():
     for _ in range(2):  # a deleted session has returned the memory
         with tf.Graph().as_default(), v1.Session() as session:
             program = Program()
-            initialize(session)
+            init_and_initialize(session)
             rows, error = program.fill(session)
             assert session.run(program.table.size()) == rows
             assert rows * ROW_BYTES >= 0.9 * MEMORY
@@ -86,7 +81,7 @@ def test_steps_in_a_session_take_no_memory_from_cuda():
         rows = tf.nn.embedding_lookup(table, keys)
         step = v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(rows))
         before = runtime.enqueued_work().allocations
-        initialize(session)
+        init_and_initialize(session)
         for first in range(0, 30, 10):
             session.run(step, {keys: np.arange(first, 3 * first + 5)})
         assert runtime.enqueued_work().allocations - before <= 1  # TensorFlow's own, of all memory
@@ -98,7 +93,7 @@ def report(option, value):
     setattr(config.gpu_options, option, value)
     with tf.Graph().as_default(), v1.Session(config=config) as session:
         program = Program()
-        initialize(session)
+        init_and_initialize(session)
         program.insert(session, 0, 16)
         taken = fake_gpu_device.cuda_runtime().bytes_in_use()
         rows, _ = program.fill(session)

@@ -11,6 +11,7 @@ import tensorflow as tf
 import fake_gpu_device
 import harness
 import sparse_operation_kit as sok
+from harness import init_and_initialize
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
@@ -76,11 +77,6 @@ class Feature:
         return kind(table, bags, self.combiner, weights=weights, positive_weights_only=self.positive_only)
 
 
-def initialize(session):
-    session.run(sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED))
-    harness.initialize(session)
-
-
 def trained(device, features, ahead):
     """Outputs, gradients of weights and all rows after a step; or the error of the step."""
     feed = {}
@@ -106,7 +102,7 @@ def trained(device, features, ahead):
         gradients = tf.gradients(loss, weights)
         step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=tables)
         contents = harness.TableReader(*tables)
-        initialize(session)
+        init_and_initialize(session)
         try:
             seen = session.run([outputs, gradients], feed)
             session.run(step, feed)
@@ -148,7 +144,7 @@ def test_lookups_whose_ids_are_on_the_gpu_are_not_packed():
         rows = group.lookup_group(
             [group.DenseLookup(tables[0], given), group.DenseLookup(tables[1], made)], side_by_side=True
         )[0]
-        initialize(session)
+        init_and_initialize(session)
         from_host = {given: [1, 2], made: [3, 4]}
         for feed, packed in (({given: [1, 2]}, 1), (from_host, 2), ({given: [1, 2]}, 1)):
             nodes = nodes_of(session, rows, feed)
@@ -170,7 +166,7 @@ def test_a_lookup_in_a_function():
             return tf.nn.embedding_lookup(table, keys)
 
         rows = look_up(keys)
-        initialize(session)
+        init_and_initialize(session)
         for size in (3, 1, 0, 200):
             np.testing.assert_array_equal(session.run(rows, {keys: np.arange(size)}), np.ones([size, 2]))
         assert session.run(table.size()) == 200
@@ -183,7 +179,7 @@ def test_a_prefetched_batch_is_on_the_gpu_one_step_ahead():
         with tf.device(CPU):
             data = v1.data.make_initializable_iterator(tf.data.Dataset.range(64).batch(16))
         prefetch = sok.LookupPrefetch(data, lambda keys: tf.nn.embedding_lookup(table, keys))
-        initialize(session)
+        init_and_initialize(session)
         session.run(data.initializer)
         for _ in range(2):
             ahead = nodes_of(session, prefetch.prime, {})
@@ -229,7 +225,7 @@ def test_what_a_batch_of_a_group_takes_over_the_bus():
             else:
                 lookups.append(group.DenseLookup(variable, keys))
         outputs = tf.group(*group.lookup_group(lookups))
-        initialize(session)
+        init_and_initialize(session)
         for _ in range(2):
             session.run(outputs, feed)
         runtime = fake_gpu_device.cuda_runtime()

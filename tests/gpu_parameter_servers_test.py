@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import fake_gpu_device  # noqa: F401 - gives this process the device
+import harness
 import local_cluster
 import sparse_operation_kit as sok
 from sparse_operation_kit.lookup import group
@@ -60,9 +61,7 @@ def test_devices_of_servers_and_workers_change_no_numbers(server, worker, clips,
     expected = trained("", "", str(tmp_path / "one"), clips)
     actual = trained(server, worker, str(tmp_path / "many"), clips)
     for step, of_one in zip(actual[0], expected[0]):
-        for output, other in zip(step, of_one):
-            np.testing.assert_allclose(output, other, rtol=1e-5, atol=1e-6)
+        harness.assert_close_arrays(step, of_one, rtol=1e-5, atol=1e-6)
     for rows, others in zip(actual[1], expected[1]):
         assert rows.keys() == others.keys()
-        for key, row in rows.items():
-            np.testing.assert_allclose(row, others[key], rtol=1e-5, atol=1e-6)
+        harness.assert_close_arrays(rows.values(), map(others.get, rows), rtol=1e-5, atol=1e-6)

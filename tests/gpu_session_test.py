@@ -11,6 +11,7 @@ import tensorflow as tf
 import fake_gpu_device
 import harness
 import sparse_operation_kit as sok
+from harness import init_and_initialize
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import kernels
 from sparse_operation_kit.graphs import graph_ops
@@ -30,13 +31,13 @@ def batches(seed=0):
         yield harness.zipf_keys(rng, BATCH, 30), lengths, harness.zipf_keys(rng, int(lengths.sum()), 30)
 
 
-def init():
-    return sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
-
-
-def initialize(session):
-    session.run(init())
-    harness.initialize(session)
+@contextlib.contextmanager
+def one_table(device, rewrites=True, **options):
+    """(session, table on `device`) in a new graph. Build the graph, then call `init_and_initialize`."""
+    with tf.Graph().as_default(), fake_gpu_device.session(rewrites) as session:
+        with tf.device(device):
+            table = sok.EmbeddingVariable(name="clicks", dim=2, **options)
+        yield session, table
 
 
 class Model:
@@ -90,7 +91,7 @@ def trained(device, optimizer, fused, prefix=None):
     with tf.Graph().as_default():
         model = Model(device, OPTIMIZERS[optimizer], fused)
         with fake_gpu_device.session() as session:
-            initialize(session)
+            init_and_initialize(session)
             for batch in batches():
                 feed = model.feed(batch)
                 seen.append(session.run([model.outputs, model.gradients], feed))
@@ -107,7 +108,7 @@ def restored(device, optimizer, prefix):
     with tf.Graph().as_default():
         model = Model(device, OPTIMIZERS[optimizer])
         with fake_gpu_device.session() as session:
-            session.run(init())
+            session.run(harness.init())
             model.saver.restore(session, prefix)
             before = model.contents.read(session)
             session.run(model.step, model.feed(next(batches(seed=5))))
@@ -155,12 +156,10 @@ def test_tables_are_on_the_gpu_unless_the_program_says_otherwise(monkeypatch):
         if place and "=" in place:
             monkeypatch.setenv(*place.split("="))
             place = None
-        with tf.Graph().as_default(), fake_gpu_device.session() as session:
-            with tf.device(place):
-                table = sok.EmbeddingVariable(name="clicks", dim=2)
+        with one_table(place) as (session, table):
             rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
             step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows))
-            initialize(session)
+            init_and_initialize(session)
             found = devices_of([step, table.size()], session=session)
             tables = {name: found[name] for name in found if "InitHasRun" not in name}
             assert len(tables) >= 4 and set(tables.values()) == {device_type}
@@ -228,7 +227,7 @@ def test_a_model_may_be_placed_as_a_whole():
         prefetch = sok.LookupPrefetch(data, lambda keys: tf.nn.embedding_lookup(table, keys))
         step = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(prefetch.outputs))
         with tf.device(None):
-            initialize(session)
+            init_and_initialize(session)
         session.run([data.initializer])
         session.run(prefetch.prime)
         for _ in range(3):
@@ -239,11 +238,9 @@ def test_a_model_may_be_placed_as_a_whole():
 
 @pytest.mark.parametrize(("device", "engine"), [(CPU, "gpu"), (GPU, "cpu")])
 def test_an_engine_of_the_other_device_is_refused(device, engine):
-    with tf.Graph().as_default(), fake_gpu_device.session() as session:
-        with tf.device(device):
-            table = sok.EmbeddingVariable(name="clicks", dim=2)
+    with one_table(device) as (session, table):
         move = native.ops.sok_initialize_table(table.handle, [], dim=2, engine=engine, name="move")
-        initialize(session)
+        init_and_initialize(session)
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"'{engine}' cannot make a .*{device[1:4]}"):
             session.run(move)
 
@@ -278,13 +275,11 @@ def test_every_op_on_tables_has_a_kernel_for_gpus():
 def test_assignment_eviction_export_and_statistics():
     results = []
     for device in (CPU, GPU):
-        with tf.Graph().as_default(), fake_gpu_device.session() as session:
-            with tf.device(device):
-                table = sok.EmbeddingVariable(name="clicks", dim=2)
+        with one_table(device) as (session, table):
             rows = tf.nn.embedding_lookup(table, tf.constant([5, -6, 5, 7], tf.int64))
             assign = native.ops.sok_table_assign(table.handle, [7, 9], [[1.0, 2.0], [3.0, 4.0]])
             evict = table.evict(tf.constant([5, 11], tf.int64))
-            initialize(session)
+            init_and_initialize(session)
             seen = [session.run(rows), session.run(assign), session.run(evict), session.run(rows)]
             seen += session.run([table.size(), table.is_initialized(), *table.keys_and_rows()])
             results.append([*seen, session.run(native.ops.sok_table_statistics([table.handle]))])
@@ -294,13 +289,11 @@ def test_assignment_eviction_export_and_statistics():
 def test_lookups_ahead_read_what_steps_have_trained():
     results = []
     for device in (CPU, GPU):
-        with tf.Graph().as_default(), fake_gpu_device.session() as session:
-            with tf.device(device):
-                table = sok.EmbeddingVariable(name="clicks", dim=2)
+        with one_table(device) as (session, table):
             with group.looking_ahead():
                 rows = tf.nn.embedding_lookup(table, tf.constant([5, -6, 5], tf.int64))
             step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows * rows))
-            initialize(session)
+            init_and_initialize(session)
             results.append([session.run([rows, step])[0] for _ in range(3)])
     same_bits(*results)
     assert np.all(results[0][0] != results[0][2])
@@ -309,9 +302,7 @@ def test_lookups_ahead_read_what_steps_have_trained():
 def test_step_counters_are_on_the_host_beside_ordinary_variables():
     results = []
     for device in (CPU, GPU):
-        with tf.Graph().as_default(), fake_gpu_device.session() as session:
-            with tf.device(device):
-                table = sok.EmbeddingVariable(name="clicks", dim=2)
+        with one_table(device) as (session, table):
             # TensorFlow would put the counters beside this variable, the first by name.
             bias = v1.get_variable("bias", [2], initializer=tf.zeros_initializer(), use_resource=True)
             optimizer = v1.train.AdamOptimizer(0.1)
@@ -320,7 +311,7 @@ def test_step_counters_are_on_the_host_beside_ordinary_variables():
             powers = optimizer._get_beta_accumulators()
             if device == GPU:
                 assert {tf.DeviceSpec.from_string(power.device).device_type for power in powers} == {"CPU"}
-            initialize(session)
+            init_and_initialize(session)
             results.append([session.run([rows, step])[0] for _ in range(3)])
             results[-1].append(session.run(powers))
     same_bits(*results)
@@ -340,9 +331,7 @@ def sent_to_the_host(run, feed=None, session=None):
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("training", [True, False, "constant"])
 def test_constants_that_a_lookup_needs_on_the_host_do_not_come_from_the_gpu(training, ahead):
-    with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
-        with tf.device(GPU):
-            table = sok.EmbeddingVariable(name="clicks", dim=2)
+    with one_table(GPU, rewrites=False) as (session, table):
         keys = tf.SparseTensor(
             v1.placeholder_with_default(np.zeros([1, 2], np.int64), [None, 2]),
             v1.placeholder_with_default(np.ones([1], np.int64), [None]),
@@ -352,7 +341,7 @@ def test_constants_that_a_lookup_needs_on_the_host_do_not_come_from_the_gpu(trai
             training = tf.constant(True)
         with group.looking_ahead() if ahead else contextlib.nullcontext():
             rows = group.lookup_group([group.SparseLookup(table, keys, "sum")], training=training)
-        initialize(session)
+        init_and_initialize(session)
         assert len(sent_to_the_host(rows, session=session)) == 1  # the rows
         # Not every TensorFlow has kernels that would put constants on a plugin's GPU.
         lookup = next(
@@ -368,9 +357,7 @@ def test_orders_between_cpu_and_gpu_take_no_copy():
     # So many that the update is still in the GPU's stream when the op behind it runs.
     keys = np.arange(2000)
     pending = []
-    with tf.Graph().as_default(), fake_gpu_device.session() as session:
-        with tf.device(GPU):
-            table = sok.EmbeddingVariable(name="clicks", dim=2, initializer=1.0)
+    with one_table(GPU, initializer=1.0) as (session, table):
         with tf.device(CPU):
             step = v1.train.create_global_step()
             before = v1.assign_add(v1.get_variable("before", initializer=0), 1)
@@ -381,7 +368,7 @@ def test_orders_between_cpu_and_gpu_take_no_copy():
         with tf.control_dependencies([tf.group(update)]), tf.device(CPU):
             runtime = fake_gpu_device.cuda_runtime()
             after = tf.numpy_function(lambda: pending.append(runtime.pending_work()), [], [])
-        initialize(session)
+        init_and_initialize(session)
         for _ in range(10):
             session.run([train, after])
         assert len(pending) == 10 and max(pending) > 0
@@ -422,7 +409,7 @@ def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
         ).outputs[0]
         optimizer = v1.train.GradientDescentOptimizer(0.01)
         step = optimizer.apply_gradients([(tf.gradients(rows, table, gradients)[0], table)])
-        initialize(session)
+        init_and_initialize(session)
         feed = {keys: np.arange(64), gradients: np.ones([bags, 32], np.float32)}
         if is_sparse:
             feed[indices] = np.stack([np.arange(64) // 4, np.arange(64) % 4], axis=1)
@@ -454,7 +441,7 @@ def work_of_a_step(num_tables, bags=8):
         step = sok.tf.keras.optimizers.LazyAdamOptimizer(0.01).apply_gradients(
             zip(tf.gradients(rows, tables, gradients), tables)  # noqa: B905
         )
-        initialize(session)
+        init_and_initialize(session)
         feed = {key: np.arange(3 * bags) for key in keys}
         places = np.stack([np.arange(3 * bags) // 3, np.arange(3 * bags) % 3], axis=1)
         feed.update((place, places) for place in indices)
@@ -491,4 +478,4 @@ def test_a_disk_below_the_memory_of_a_cpu_is_refused_by_name(tmp_path):
         with pytest.raises(
             tf.errors.InvalidArgumentError, match="'my_table': DRAM_SSDHASH is for tables on a CPU"
         ):
-            initialize(session)
+            init_and_initialize(session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from same_length import zip_equal
@@ -56,7 +56,7 @@ def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Sessio
     """A session in a new default graph, after sok.Init. Build the graph, then call `initialize`."""
     config = session_config(intra_op_threads)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
-        session.run(sok.Init(global_batch_size=GLOBAL_BATCH_SIZE, seed=SEED))
+        session.run(init())
         yield session
 
 
@@ -81,9 +81,28 @@ def assert_close_arrays(
         np.testing.assert_allclose(one, other, rtol=rtol, atol=atol, err_msg=err_msg)
 
 
+def assert_equal_dicts(found: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> None:
+    """Compares keys, and the values as arrays, with their dtypes."""
+    assert found.keys() == wanted.keys()
+    for key, value in wanted.items():
+        assert np.asarray(found[key]).dtype == np.asarray(value).dtype, key
+        np.testing.assert_array_equal(found[key], value, err_msg=str(key))
+
+
 def reference() -> contextlib.AbstractContextManager:
     """Places TensorFlow's own ops whose bits a test expects: on a GPU, their kernels may round otherwise."""
     return tf.device("/CPU:0")
+
+
+def init() -> tf.Tensor:
+    """sok.Init as in `graph_and_session`."""
+    return sok.Init(global_batch_size=GLOBAL_BATCH_SIZE, seed=SEED)
+
+
+def init_and_initialize(session: tf.compat.v1.Session) -> None:
+    """Runs sok.Init, and then the initializers of all variables in the graph."""
+    session.run(init())
+    initialize(session)
 
 
 def initialize(session: tf.compat.v1.Session) -> None:

@@ -1,4 +1,5 @@
-"""What checkpoints have of tables, by their entries (docs/checkpoint-format.md), and exports in lookups."""
+"""What checkpoints have of tables, by their entries (docs/checkpoint-format.md); the command line; exports in
+lookups."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import forked
-from sparse_operation_kit.checkpoint import reader
+from sparse_operation_kit.checkpoint import cli, reader
 
 
 def entry(prefix: str | os.PathLike, table: str | None = None) -> dict[str, Any]:
@@ -23,6 +25,12 @@ def entry(prefix: str | os.PathLike, table: str | None = None) -> dict[str, Any]
     if table is None:
         (table,) = checkpoint.tables
     return json.loads(tf.train.load_checkpoint(os.fspath(prefix)).get_tensor(table))
+
+
+def tensors_of(prefix: str | os.PathLike) -> dict[str, np.ndarray]:
+    """All tensors of a checkpoint, as TensorFlow reads them."""
+    tensors = tf.train.load_checkpoint(os.fspath(prefix))
+    return {name: np.asarray(tensors.get_tensor(name)) for name in tensors.get_variable_to_shape_map()}
 
 
 def chain(prefix: str | os.PathLike, table: str | None = None) -> list[str]:
@@ -66,6 +74,22 @@ def counted_by(prefix: str | os.PathLike) -> str | None:
     return checkpoint.facts.counted_by
 
 
+def run_command(capsys: pytest.CaptureFixture, *arguments: object) -> tuple[int, str, str]:
+    """(status, standard output, standard error) of the command line."""
+    try:
+        status = cli.main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        status = end.code
+    return (status, *capsys.readouterr())
+
+
+def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    """The error of a command that is to end with status 2."""
+    status, _, error = run_command(capsys, *arguments)
+    assert status == 2, (arguments, status)
+    return error
+
+
 # Loads a SavedModel with TensorFlow 2's loader and with a session's, both twice in one process, and gives
 # each signature those of the fed values that it takes. Runs without Horovod, and with or without this
 # library, in a process that has imported neither.
@@ -76,6 +100,7 @@ for name in hidden:
     assert name not in sys.modules
     sys.modules[name] = None
 import numpy as np
+import pytest
 import tensorflow as tf
 if "sparse_operation_kit" not in hidden:
     import sparse_operation_kit
