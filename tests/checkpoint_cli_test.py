@@ -11,7 +11,7 @@ import tensorflow as tf
 import checkpoint_files
 import forked
 import harness  # noqa: F401 - quiets TensorFlow
-from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_table
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, shard, table_description, write_table
 from same_length import zip_equal
 from saved_files import refused
 from saved_files import run_command as run
@@ -131,16 +131,7 @@ def test_histograms(tmp_path, capsys):
 def test_memory_for_the_rows_that_are_looked_up_most(tmp_path, capsys):
     rng = np.random.default_rng(0)
     counts = np.concatenate([rng.zipf(1.3, 3000).clip(0, 10**9), [0, 0, 5_000_000_000]]).astype(np.int64)
-    write_table(
-        tmp_path / "a",
-        [
-            {
-                "keys": np.arange(len(counts), dtype=np.int64),
-                "values": np.zeros([len(counts), 4], "<f4"),
-                "frequency": counts,
-            }
-        ],
-    )
+    write_table(tmp_path / "a", [shard(range(len(counts)), frequency=counts)])
     lines = run(capsys, "inspect", tmp_path / "a")[1].split("memory for the rows")[1].splitlines()[1:4]
     falling = np.cumsum(np.sort(counts)[::-1]) / counts.sum()
     for line, share in zip_equal(lines, (0.9, 0.99, 0.999)):
@@ -165,11 +156,7 @@ def test_text_from_files_is_printed_as_text(tmp_path, capsys):
     lagging.train()
     late = lagging.save("late", delta=True, lagging=True).prefix
     damaged = tmp_path / "damaged"
-    write_table(
-        damaged,
-        [{"keys": np.array([1, 1]), "values": np.zeros([2, 4], "<f4")}],
-        table=table_description(name=HOSTILE_NAME),
-    )
+    write_table(damaged, [shard([1, 1])], table=table_description(name=HOSTILE_NAME))
     commands = [
         ("inspect", first),
         ("inspect", first, "--id", next(iter(made.rows))),

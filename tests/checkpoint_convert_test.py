@@ -15,7 +15,7 @@ import saved_files
 import sparse_operation_kit as sok
 from saved_files import refused
 from saved_files import run_command as run
-from sparse_operation_kit.checkpoint import compare, open_checkpoint, row_blocks
+from sparse_operation_kit.checkpoint import compare, open_checkpoint
 from sparse_operation_kit.checkpoint import rows as rows_module
 
 v1 = tf.compat.v1
@@ -105,11 +105,11 @@ def test_a_session_goes_on_with_the_same_bits(tmp_path, capsys, form, policies):
 @pytest.mark.skipif(foreign.REAL is None, reason="there is no folder shared/data/foreign")
 def test_a_real_one(tmp_path, capsys):
     ours = converted(capsys, foreign.REAL / "tfra" / "m", tmp_path / "ours")
-    (table,) = [entry.open() for entry in open_checkpoint(ours).tables]
-    (block,) = row_blocks(table, ["values", "slot-m", "slot-v"])
-    assert sorted(block.keys) == [-7, 1, 2, 2**40] and table.last.optimizer.steps == 2
-    row = block.columns["values"][block.keys == 2][0]
-    np.testing.assert_allclose(row, [0.06724618, 0.03839818, 0.0289635, -0.06597091], rtol=1e-6)
+    columns, table = saved_files.table_columns(ours)
+    assert columns["keys"].tolist() == [-7, 1, 2, 2**40] and table.last.optimizer.steps == 2
+    np.testing.assert_allclose(
+        columns["values"][2], [0.06724618, 0.03839818, 0.0289635, -0.06597091], rtol=1e-6
+    )
 
 
 def test_sok2(tmp_path, capsys):
@@ -138,13 +138,12 @@ def test_slots_in_another_order_and_without_some_rows(tmp_path, capsys, monkeypa
             tensors[tensor] = tensors[tensor][::-1][: -1 if shard == "1of2" else None]
     foreign.save(tmp_path / "m", {**tensors, **ADAM})
     ours = converted(capsys, tmp_path / "m", tmp_path / "ours")
-    (table,) = [entry.open() for entry in open_checkpoint(ours).tables]
-    (block,) = row_blocks(table, ["values", "slot-m", "slot-v"])
+    columns, _ = saved_files.table_columns(ours)
     order = np.argsort(whole.keys)
     wanted = {"values": whole.values, "slot-m": whole.slots["Adam/m"], "slot-v": whole.slots["Adam/v"].copy()}
     wanted["slot-v"][whole.keys == gone] = 0
     for name, values in wanted.items():
-        np.testing.assert_array_equal(block.columns[name][np.argsort(block.keys)], values[order], name)
+        np.testing.assert_array_equal(columns[name], values[order], name)
     # A slot's key twice.
     tensors["v/t_Adam_v_mht_2of2-keys"][3] = tensors["v/t_Adam_v_mht_2of2-keys"][12]
     foreign.save(tmp_path / "m", tensors)
@@ -238,10 +237,8 @@ def test_from_one_system_to_another(tmp_path, capsys, source, target):
     found = converted(capsys, path, tmp_path / "found", *(["--table", name] if target != "deeprec" else []))
     columns = []
     for checkpoint in (wanted, found):
-        (table,) = [entry.open() for entry in open_checkpoint(checkpoint).tables]
-        (block,) = row_blocks(table, ["values", "slot-m", "slot-v"])
-        order = np.argsort(block.keys)[: len(KEYS)]
-        columns.append([block.keys[order], *(array[order] for array in block.columns.values())])
+        of_table, table = saved_files.table_columns(checkpoint)
+        columns.append([of_table[name][: len(KEYS)] for name in ("keys", "values", "slot-m", "slot-v")])
         # SOK 2.x's files do not tell steps.
         assert table.last.optimizer.steps == (0 if checkpoint == found and target == "sok2" else 12)
         np.testing.assert_array_equal(tf.train.load_variable(checkpoint, "dense"), OTHERS["dense"])

@@ -115,6 +115,11 @@ def _rank_of(tensor: str) -> int:
     return int(rank) if rank.isdigit() else 0
 
 
+def shard(keys: Sequence[int], **arrays: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of a shard whose rows are zeros."""
+    return {"keys": np.array(keys, "<i8"), "values": np.zeros([len(keys), 4], "<f4"), **arrays}
+
+
 def write_table(prefix: Path, shards: Sequence[dict[str, np.ndarray]], **fields: Any) -> None:
     """Writes a checkpoint of one table: see `table_tensors`."""
     write(prefix, {**facts("0123456789abcdef", len(shards)), **table_tensors(shards, **fields)})

@@ -263,13 +263,6 @@ class Pause(saveable_object.SaveableObject):
         return tf.no_op()
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("builder", [None, IncrementalBuilder])
 def test_tables_that_wait_for_tensorflows_part_stay(tmp_path, builder):
     """Another save ends after the tables are complete, but before `.index` exists."""
@@ -285,7 +278,7 @@ def test_tables_that_wait_for_tensorflows_part_stay(tmp_path, builder):
 
         saving = threading.Thread(target=save)
         saving.start()
-        wait_for(lambda: names(tmp_path, "m-1.sok-*.part-0.index"))
+        forked.wait_for(lambda: names(tmp_path, "m-1.sok-*.part-0.index"))
         with harness.graph_and_session() as another:
             other = ConcurrentModel(another)
             other.save(tmp_path / "m-2", 2)

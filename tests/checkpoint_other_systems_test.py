@@ -5,8 +5,6 @@ What it writes is held against `foreign_checkpoints`, which writes the same form
 restored by TensorFlow.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,7 +16,7 @@ import sparse_operation_kit as sok
 from checkpoint_files import BLOOM, COUNTER, History, save_all, table_description
 from harness import assert_equal_dicts
 from saved_files import tensors_of
-from sparse_operation_kit.checkpoint import cli, compare, open_checkpoint
+from sparse_operation_kit.checkpoint import cli, open_checkpoint
 from sparse_operation_kit.checkpoint import rows as rows_module
 
 v1 = tf.compat.v1
@@ -260,47 +258,6 @@ def test_tensorflow_trains_the_variables_on(tmp_path, capsys, optimizer):
     for one, other in zip(found, wanted):
         np.testing.assert_allclose(one[0], other[0], rtol=1e-5)
         np.testing.assert_allclose(one[1], other[1], rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("form", ["deeprec", "variable --rows items=30 --rows kinds=5"])
-@pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
-def test_what_was_written_trains_on_here_with_the_same_bits(tmp_path, capsys, form, optimizer):
-    filtered = not form.startswith("variable")
-    policies = dict(
-        filter_option=sok.CounterFilter(filter_freq=2), evict_option=sok.GlobalStepEvict(steps_to_live=3)
-    )
-    options = sok.EmbeddingVariableOption(**policies if filtered else {})
-
-    def our_table(name, rows):
-        return sok.get_embedding_variable(name, embedding_dim=4, ev_option=options)
-
-    def trained(batches, restore=None, save=None):
-        with harness.graph_and_session() as session:
-            ids = v1.placeholder(tf.int64, [None])
-            _, loss = model(our_table, ids)
-            step = v1.train.get_or_create_global_step()
-            train = OPTIMIZERS[optimizer]().minimize(loss, global_step=step)
-            saver = v1.train.Saver()
-            session.run(v1.global_variables_initializer())
-            if restore:
-                saver.restore(session, str(restore))
-            losses = [session.run([loss, train], {ids: batch})[0] for batch in batches]
-            if save:
-                saver.save(session, str(save))
-            return losses
-
-    def tables_in(prefix):
-        return [entry.open() for entry in open_checkpoint(prefix).tables]
-
-    first, last = tmp_path / "model.ckpt", tmp_path / "last"
-    trained(BATCHES[:3] if filtered else [range(30), *BATCHES[:2]], save=first)
-    wanted = trained(BATCHES, restore=first, save=last)
-    _, to = export(capsys, first, *form.split())
-    found = trained(BATCHES, restore=to / "model.ckpt", save=tmp_path / "again")
-    assert found == wanted
-    for tables in zip(tables_in(last), tables_in(tmp_path / "again")):
-        # How often the table was looked up, and the first step's rate, have no place there.
-        assert replace(compare(*tables), manifest=[]).is_empty
 
 
 @pytest.mark.parametrize("form", ["deeprec", "sok2", "variable"])

@@ -7,7 +7,17 @@ import pytest
 
 import checkpoint_files
 import harness
-from checkpoint_files import BLOOM, COUNTER, KEYS, History, by_owner, owner_of, table_description, write_table
+from checkpoint_files import (
+    BLOOM,
+    COUNTER,
+    KEYS,
+    History,
+    by_owner,
+    owner_of,
+    shard,
+    table_description,
+    write_table,
+)
 from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
@@ -196,11 +206,6 @@ PLACEMENTS = ["by_key", "one_rank:0", "one_rank:2", "all_ranks", "ranges:0,110,1
 def described(text, **more):
     """A table's description; that of a table placed by key does not name its placement."""
     return table_description(**more, **({} if text == "by_key" else {"placement": text}))
-
-
-def shard(keys):
-    keys = np.array(keys, "<i8")
-    return {"keys": keys, "values": np.zeros([len(keys), 4], "<f4")}
 
 
 def values_of(table, number=None):

@@ -48,8 +48,14 @@ def save(folder, **options):
     return prefix, {name: dict(zip(keys.tolist(), rows)) for name, (keys, rows) in zip(NAMES, contents)}
 
 
-def test_inspection_verification_and_compaction(tmp_path, capsys):
-    prefix, _ = save(tmp_path)
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """What `save` returns. Tests leave the checkpoint as it is."""
+    return save(tmp_path_factory.mktemp("saved"))
+
+
+def test_inspection_verification_and_compaction(saved, tmp_path, capsys):
+    prefix, _ = saved
     status, text, _ = run(capsys, "inspect", prefix)
     assert status == 0
     rows = f"{len(KEYS)} of {DIM} floats"
@@ -71,8 +77,8 @@ def test_inspection_verification_and_compaction(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("array", ["values", "slot-m"])
-def test_a_changed_byte_is_found(tmp_path, capsys, array):
-    prefix, _ = save(tmp_path)
+def test_a_changed_byte_is_found(saved, array):
+    prefix, _ = saved
     path, offset, size = saved_files.place(prefix, "brain", array)
     assert size == len(KEYS) * DIM * 2
     for at in (offset, offset + size - 1):
@@ -85,8 +91,8 @@ def test_a_changed_byte_is_found(tmp_path, capsys, array):
         path.write_bytes(content)
 
 
-def test_diff_tells_the_types_apart(tmp_path, capsys):
-    prefix, _ = save(tmp_path)
+def test_diff_tells_the_types_apart(saved, tmp_path, capsys):
+    prefix, _ = saved
     other = str(tmp_path / "other" / "model.ckpt-1")
     with harness.graph_and_session() as session:
         tables, _ = tables_of(tf.float32)
@@ -99,8 +105,8 @@ def test_diff_tells_the_types_apart(tmp_path, capsys):
     assert changes.count("row_dtype") == 2 and "weights" not in changes, changes
 
 
-def test_exports_have_the_rows_as_float32(tmp_path, capsys):
-    prefix, rows = save(tmp_path)
+def test_exports_have_the_rows_as_float32(saved, tmp_path, capsys):
+    prefix, rows = saved
     for form in ("npy", "parquet", "deeprec", "sok2", "saved_model"):
         more = ("--absent", "zeros") if form == "saved_model" else ()
         status, _, error = run(capsys, "export", prefix, "--format", form, "--to", tmp_path / form, *more)
@@ -179,8 +185,8 @@ def restore_into_halves(prefix):
         v1.train.Saver(tables).restore(session, prefix)
 
 
-def test_a_restore_into_another_type_says_so(tmp_path):
-    prefix, _ = save(tmp_path)
+def test_a_restore_into_another_type_says_so(saved):
+    prefix, _ = saved
     code = f"import checkpoint_row_dtypes_test as it; it.restore_into_halves({prefix!r})"
     done = forked.run_interpreter("-c", code, TF_CPP_MIN_LOG_LEVEL="0")
     forked.succeeded(done)

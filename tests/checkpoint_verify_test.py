@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import checkpoint_files
-from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_table
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, shard, table_description, write_table
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
     find_row,
@@ -26,11 +26,6 @@ from sparse_operation_kit.checkpoint import (
 from sparse_operation_kit.checkpoint.cli import main
 
 CORRUPTIONS = int(os.environ.get("SOK_TEST_CORRUPTIONS", "250"))
-
-
-def shard(keys, **arrays):
-    keys = np.array(keys, "<i8")
-    return {"keys": keys, "values": np.zeros([len(keys), 4], "<f4"), **arrays}
 
 
 def found(prefix):

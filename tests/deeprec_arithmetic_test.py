@@ -240,10 +240,8 @@ def test_rows_of_the_matrix_with_admission_after_a_restore_and_in_an_export(tmp_
     compacted, exported = str(tmp_path / "compacted"), str(tmp_path / "1")
     assert cli.main(["compact", prefix, "--to", compacted]) == 0
     assert cli.main(["export", compacted, "--format", "saved_model_sok", "--to", exported]) == 0
-    with v1.Session(graph=tf.Graph()) as session:
-        signature = v1.saved_model.load(session, ["serve"], exported).signature_def["plain"]
-        served = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: [9, -1, 1]})
-    np.testing.assert_array_equal(served, [first, third, first])
+    served = harness.served(exported, "plain", ids=[9, -1, 1])
+    np.testing.assert_array_equal(served["rows"], [first, third, first])
 
 
 def test_default_value_dim_is_checked():

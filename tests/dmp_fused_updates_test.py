@@ -448,7 +448,7 @@ def test_attributes_that_do_not_fit(changed, message):
         _merged([[1], [1]], **changed)
 
 
-def _combined(**changed):
+def _bags_and_rows(**changed):
     given = {
         "rows": [tf.ones([2, 3])],
         "places": [tf.constant([0, 1, 1])],
@@ -457,11 +457,11 @@ def _combined(**changed):
         "combiners": ["sum"],
         "kinds": ["fixed", "splits"],
     }
-    return native.ops.sok_combine_rows(**{**given, **changed})
+    return {**given, **changed}
 
 
 def test_malformed_bags_and_places_are_errors():
-    first, second = _combined()
+    first, second = native.ops.sok_combine_rows(**_bags_and_rows())
     np.testing.assert_array_equal(first, 2 * np.ones([1, 3]))
     np.testing.assert_array_equal(second, np.ones([1, 3]))
     huge = tf.constant([2**50, 2], tf.int64)
@@ -480,14 +480,6 @@ def test_malformed_bags_and_places_are_errors():
     ):
         errors = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
         with pytest.raises(errors, match=message):
-            _combined(**changed)
+            native.ops.sok_combine_rows(**_bags_and_rows(**changed))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"gradient of output 1 has the shape \[2,3\]"):
-        native.ops.sok_combine_rows_grad(
-            rows=[tf.ones([2, 3])],
-            places=[tf.constant([0, 1, 1])],
-            bags=[tf.constant([1, 2], tf.int64), tf.constant([0, 1], tf.int64)],
-            gradients=[tf.ones([1, 3]), tf.ones([2, 3])],
-            unit_of=[0, 0],
-            combiners=["sum"],
-            kinds=["fixed", "splits"],
-        )
+        native.ops.sok_combine_rows_grad(**_bags_and_rows(gradients=[tf.ones([1, 3]), tf.ones([2, 3])]))

@@ -480,34 +480,19 @@ def with_loss_scale(optimizer):
 
 
 def test_optimizers_that_cannot_be_distributed():
-    for make, error, message in (
-        (lambda: dmp.DistributedOptimizer(3), TypeError, "not int"),
-        (
-            lambda: dmp.DistributedOptimizer(keras.optimizers.Adam(), op="max"),
-            ValueError,
-            "op must be .*'max'",
-        ),
-        (
-            lambda: dmp.DistributedOptimizer(keras.optimizers.Adam(), compression="fp16"),
-            ValueError,
-            "compression",
-        ),
-        (
-            lambda: dmp.DistributedOptimizer(keras.optimizers.Adam(), backward_passes_per_step=2),
-            ValueError,
-            "backward_passes_per_step must be 1, not 2",
-        ),
-        (
-            lambda: dmp.DistributedOptimizer(dmp.DistributedOptimizer(keras.optimizers.Adam())),
-            TypeError,
-            "is a DistributedOptimizer already",
-        ),
-        (
-            lambda: dmp.DistributedOptimizer(with_loss_scale(keras.optimizers.Adam())),
-            TypeError,
-            "would skip steps on some ranks only",
-        ),
-        (lambda: dmp.broadcast_variables([], root_rank=1), ValueError, "Rank 1 is not one of the 1 ranks"),
+    adam = keras.optimizers.Adam
+    for optimizer, options, error, message in (
+        (3, {}, TypeError, "not int"),
+        (adam(), {"op": "max"}, ValueError, "op must be .*'max'"),
+        (adam(), {"compression": "fp16"}, ValueError, "compression"),
+        (adam(), {"backward_passes_per_step": 2}, ValueError, "backward_passes_per_step must be 1, not 2"),
+        (dmp.DistributedOptimizer(adam()), {}, TypeError, "is a DistributedOptimizer already"),
+        (with_loss_scale(adam()), {}, TypeError, "would skip steps on some ranks only"),
     ):
         with pytest.raises(error, match=message):
-            make()
+            dmp.DistributedOptimizer(optimizer, **options)
+
+
+def test_a_rank_that_is_none_broadcasts_nothing():
+    with pytest.raises(ValueError, match="Rank 1 is not one of the 1 ranks"):
+        dmp.broadcast_variables([], root_rank=1)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import re
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.deeprec import names
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
-OPTIMIZERS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "optimizers.md"
+OPTIMIZERS = ROOT / "docs" / "optimizers.md"
 
 _UNTOUCHED = {
     "stay": "stay as they are",
@@ -165,8 +164,7 @@ def test_links_lead_somewhere(document):
 def test_tables_of_optimizers_are_those_of_the_package():
     if not (compat.HAS_KERAS_2 and compat.IS_TENSORFLOW_2):
         pytest.skip("the tables name optimizers as TensorFlow 2 with Keras 2 does")
-    page = OPTIMIZERS
-    assert page.read_text() == with_tables(), f"run {__file__} as it says"
+    assert OPTIMIZERS.read_text() == with_tables(), f"run {__file__} as it says"
 
 
 def test_the_tables_of_deeprecs_names_have_those_of_the_package():

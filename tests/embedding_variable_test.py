@@ -19,19 +19,14 @@ def names(variables):
     return [variable.name for variable in variables]
 
 
-def test_it_is_a_variable_in_the_collections(session):
-    table = sok.EmbeddingVariable(name="table", dim=3)
+@pytest.mark.parametrize("trainable", [True, False])
+def test_it_is_a_variable_in_the_collections(session, trainable):
+    table = sok.EmbeddingVariable(name="table", dim=3, trainable=trainable)
     assert isinstance(table, tf.Variable)
-    assert any(variable is table for variable in tf.compat.v1.global_variables())
-    assert any(variable is table for variable in tf.compat.v1.trainable_variables())
-    assert table.trainable
-
-
-def test_not_trainable_is_not_in_trainable_variables(session):
-    table = sok.EmbeddingVariable(name="table", dim=3, trainable=False)
-    assert any(variable is table for variable in tf.compat.v1.global_variables())
-    assert not tf.compat.v1.trainable_variables()
-    assert not table.trainable
+    assert table.trainable == trainable
+    (of_all,) = tf.compat.v1.global_variables()
+    assert of_all is table
+    assert [variable is table for variable in tf.compat.v1.trainable_variables()] == [True] * trainable
 
 
 def test_attributes(session):
@@ -40,10 +35,6 @@ def test_attributes(session):
     assert table.dtype == tf.float32
     assert table.shape.as_list() == [10, 3]
     assert sok.EmbeddingVariable(name="other", dim=3).shape.as_list() == [None, 3]
-
-
-def test_the_name_has_a_variables_form(session):
-    table = sok.EmbeddingVariable(name="table", dim=3)
     assert table.name == "table:0"
     assert table.m_var_name == "table"
 

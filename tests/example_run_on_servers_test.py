@@ -42,13 +42,6 @@ def start(*arguments, servers=2, workers=2):
     )
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 100
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def children(process):
     return [
         int(pid)
@@ -85,7 +78,7 @@ def test_workers_train_one_model_on_all_samples_and_the_chief_reports(tmp_path):
 def test_ctrl_c_ends_all_processes_and_leaves_an_evaluated_run(tmp_path):
     flags = [*SMALL_FLAGS, *data_flags("census", tmp_path), "--epochs", "100000"]
     process = start(TRAINER, *flags, "--output_dir", str(tmp_path / "out"))
-    wait_for(lambda: list((tmp_path / "out").glob("events*")))
+    forked.wait_for(lambda: list((tmp_path / "out").glob("events*")))
     pids = children(process)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
@@ -104,7 +97,7 @@ def test_a_task_that_fails_is_named_and_all_others_end(tmp_path, what):
     program.write_text(PROGRAM)
     folder.mkdir()
     process = start(str(program), str(folder), what, workers=3)
-    wait_for(lambda: what == "fail" or len(list(folder.iterdir())) == 3)
+    forked.wait_for(lambda: what == "fail" or len(list(folder.iterdir())) == 3)
     pids = children(process)
     if what == "kill":
         os.kill(min(pids), signal.SIGKILL)

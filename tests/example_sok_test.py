@@ -217,10 +217,8 @@ def test_ctrl_c_leaves_an_evaluated_run(tmp_path):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=forked.environment()
     )
-    deadline = time.monotonic() + 120
     # Events are written after the first steps.
-    while not list((tmp_path / "out").glob("events*")) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    forked.wait_for(lambda: list((tmp_path / "out").glob("events*")))
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     output, error = process.communicate(timeout=60)

@@ -1,19 +1,25 @@
-"""Helpers for tests of the example trainer: small files in the published formats, reading and running."""
+"""Helpers for tests of the example trainer: small files in the published formats, reading and running.
+
+As a program, example_support.py PROGRAM FLAG..., runs another one, whose sessions do not optimize graphs.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import runpy
+import sys
 
 import numpy as np
 import tensorflow as tf
 
 import forked
 import ranks
+from harness import without_optimizations
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 RUNS_PROGRAM = pathlib.Path(__file__).with_name("example_runs_program.py")
-UNOPTIMIZED_PROGRAM = pathlib.Path(__file__).with_name("example_unoptimized.py")
 GENRES = 19
 # Sizes that keep a run on these files short, with both kinds of tables.
 SMALL_FLAGS = ["--batch_size", "32", "--dim", "4", "--tensorflow_rows", "3000"]
@@ -146,7 +152,7 @@ def run_program(program: str, *flags: str, size: int = 1, optimize: bool = True)
     """
     command = [str(EXAMPLES / program), *flags]
     if not optimize:
-        command.insert(0, str(UNOPTIMIZED_PROGRAM))
+        command.insert(0, __file__)
     if size == 1:
         return forked.succeeded(forked.run(*command))
     done = ranks.launch(*command, ranks=size, timeout=200)
@@ -162,3 +168,17 @@ def check_that_both_learn(folder, flag, values, more=()):
     aucs = [results_of(folder / value)["evaluations"][-1]["auc"] for value in values]
     assert min(aucs) > 0.95
     assert abs(aucs[0] - aucs[1]) < 0.03
+
+
+class _Session(tf.compat.v1.Session):
+    """A session without optimizations, for programs that give it no configuration."""
+
+    def __init__(self, **arguments):
+        super().__init__(config=without_optimizations(), **arguments)
+
+
+if __name__ == "__main__":
+    tf.compat.v1.Session = _Session
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -122,48 +122,34 @@ def test_variable_scopes_that_need_dense_values_are_refused():
             input_layer(features(), [integers("a", scope="group")])
 
 
+def grouped(key, **options):
+    return integers(key, scope="g", **options)
+
+
 @pytest.mark.parametrize(
-    ("make", "text"),
+    ("inputs", "columns", "text"),
     [
+        ({"a": [1.0]}, lambda: [grouped("a")], "'a': the feature is float32"),
+        ({"a": [1]}, lambda: [strings("a", scope="g")], "int32, but .* is string"),
+        ({"a": ["1"]}, lambda: [grouped("a")], "string, but .* is int64"),
+        ({"b": [1]}, lambda: [grouped("a")], "Feature a is not in"),
+        ({"a": [1]}, lambda: [grouped("a", combiner="max")], "unknown combiner 'max'"),
+        ({"a": [1]}, lambda: [grouped("a"), grouped("a")], "Duplicate feature column name"),
         (
-            lambda: input_layer({"a": tf.constant([1.0])}, [integers("a", scope="g")]),
-            "'a': the feature is float32",
-        ),
-        (lambda: input_layer({"a": tf.constant([1])}, [strings("a", scope="g")]), "int32, but .* is string"),
-        (
-            lambda: input_layer({"a": tf.constant(["1"])}, [integers("a", scope="g")]),
-            "string, but .* is int64",
-        ),
-        (lambda: input_layer({"b": tf.constant([1])}, [integers("a", scope="g")]), "Feature a is not in"),
-        (
-            lambda: input_layer({"a": tf.constant([1])}, [integers("a", combiner="max", scope="g")]),
-            "unknown combiner 'max'",
-        ),
-        (
-            lambda: input_layer(
-                {"a": tf.constant([1])}, [integers("a", scope="g"), integers("a", scope="g")]
-            ),
-            "Duplicate feature column name",
-        ),
-        (
-            lambda: input_layer(
-                {"a": tf.constant([1]), "b": tf.constant([1, 2])},
-                [integers("a", scope="g"), integers("b", scope="g")],
-            ),
+            {"a": [1], "b": [1, 2]},
+            lambda: [grouped("a"), grouped("b")],
             "different batch sizes: 'a_embedding' has 1 rows, 'b_embedding' 2",
         ),
         (
-            lambda: input_layer(
-                {"a": tf.constant([1])},
-                [integers("a", scope="g"), fc.categorical_column_with_identity("b", 3)],
-            ),
+            {"a": [1]},
+            lambda: [grouped("a"), fc.categorical_column_with_identity("b", 3)],
             "input_layer takes dense columns",
         ),
     ],
 )
-def test_bad_calls_of_input_layer(make, text):
+def test_bad_calls_of_input_layer(inputs, columns, text):
     with harness.graph_and_session(), pytest.raises(ValueError, match=text):
-        make()
+        input_layer({key: tf.constant(values) for key, values in inputs.items()}, columns())
 
 
 def test_records_parsed_by_the_columns_spec(tmp_path):

@@ -14,8 +14,8 @@ import forked
 import harness
 import saved_files
 import sparse_operation_kit as sok
-from sparse_operation_kit.checkpoint import open_checkpoint, row_blocks
-from sparse_operation_kit.checkpoint.rows import columns_of, waiting_ids
+from saved_files import table_columns
+from sparse_operation_kit.checkpoint.rows import waiting_ids
 
 v1 = tf.compat.v1
 DIM = 3
@@ -68,19 +68,6 @@ class Model:
 
     def result(self, session, keys):
         return session.run([self.rows, self.dense], {self.keys: keys})
-
-
-def saved(prefix, name="scope/items"):
-    """The columns of a table of one of our checkpoints, in the order of its keys."""
-    (entry,) = open_checkpoint(prefix).select([name])
-    table = entry.open()
-    blocks = list(row_blocks(table, columns_of(table)))
-    keys = np.concatenate([block.keys for block in blocks])
-    order = np.argsort(keys)
-    columns = {
-        name: np.concatenate([block.columns[name] for block in blocks])[order] for name in columns_of(table)
-    }
-    return {"keys": keys[order], **columns}, table
 
 
 def others(prefix):
@@ -142,7 +129,7 @@ def test_training_goes_on_with_the_same_bits(tmp_path, form, optimizer):
         model.saver.save(session, str(ours))
         model.steps(session, range(5, 9), keys)
         wanted = model.result(session, keys)
-    columns, _ = saved(ours)
+    columns, _ = table_columns(ours)
     assert len(columns["keys"]) == len(keys)
     foreign.save(theirs, {**others(ours), **in_form(form, optimizer, columns)})
     with harness.graph_and_session() as session:
@@ -154,7 +141,7 @@ def test_training_goes_on_with_the_same_bits(tmp_path, form, optimizer):
         model.saver.save(session, str(tmp_path / "again"))
     np.testing.assert_array_equal(found[0], wanted[0])
     np.testing.assert_array_equal(found[1], wanted[1])
-    assert saved(tmp_path / "again")[1].last.optimizer.steps == 10
+    assert table_columns(tmp_path / "again")[1].last.optimizer.steps == 10
 
 
 def deeprec_rows(rows=70, waiting=20, dtype=np.int64):
@@ -183,7 +170,7 @@ def restored(prefix, optimizer="Adam", **options):
         session.run(v1.global_variables_initializer())
         model.saver.restore(session, str(prefix))
         model.saver.save(session, str(again))
-    return saved(again)
+    return table_columns(again)
 
 
 def assert_rows(columns, rows, names=("slot-m", "slot-v")):
@@ -405,7 +392,7 @@ def test_slots_whenever_the_optimizer_is_made(tmp_path, call):
             load()
         session.run(v1.global_variables_initializer())
         v1.train.Saver([table]).save(session, str(tmp_path / "again"))
-    columns, opened = saved(tmp_path / "again", "new")
+    columns, opened = table_columns(tmp_path / "again", "new")
     if call == "rows only":
         assert opened.last.optimizer is None
     else:
@@ -424,4 +411,4 @@ def test_slots_of_an_imported_meta_graph(tmp_path):
         session.run(v1.global_variables_initializer())
         saver.restore(session, str(tmp_path / "m"))
         saver.save(session, str(tmp_path / "again"))
-    assert_rows(saved(tmp_path / "again")[0], rows)
+    assert_rows(table_columns(tmp_path / "again")[0], rows)

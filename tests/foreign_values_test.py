@@ -57,12 +57,8 @@ def restored(prefix, make_optimizer, build=None):
         session.run(v1.global_variables_initializer())
         saver.restore(session, str(prefix))
         saver.save(session, str(prefix.parent / "again"))
-    (entry,) = open_checkpoint(prefix.parent / "again").tables
-    opened = entry.open()
-    columns = ["values", *(f"slot-{slot.name}" for slot in opened.last.optimizer.slots)]
-    (block,) = row_blocks(opened, columns)
-    order = np.argsort(block.keys)
-    return {name: block.columns[name][order] for name in columns}, opened.last
+    columns, opened = saved_files.table_columns(prefix.parent / "again")
+    return columns, opened.last
 
 
 def adam(step):
@@ -259,8 +255,9 @@ BATCH = 12
 
 
 def table(name, dim, filtered):
-    options = {"filter_option": sok.CounterFilter(filter_freq=2)} if filtered else {}
-    return sok.get_embedding_variable(name, dim, ev_option=sok.EmbeddingVariableOption(**options))
+    options = dict(filter_option=sok.CounterFilter(filter_freq=2), evict_option=sok.GlobalStepEvict(3))
+    option = sok.EmbeddingVariableOption(**options if filtered else {})
+    return sok.get_embedding_variable(name, dim, ev_option=option)
 
 
 def dense(name, inputs, units, activation=None):
@@ -354,11 +351,10 @@ def write_tfra(prefix, to):
     }
     for one in tables:
         optimizer, slots = names[one.last.optimizer.name]
-        blocks = list(row_blocks(one, ["values", *(f"slot-{slot}" for slot in slots)]))
-        column = lambda name: np.concatenate([block.columns[name] for block in blocks])  # noqa: B023, E731
-        of_slots = {f"{optimizer}/{theirs}": column(f"slot-{ours}") for ours, theirs in slots.items()}
-        keys = np.concatenate([block.keys for block in blocks])
-        tensors.update(foreign.tfra(one.name, foreign.Rows(keys, column("values"), of_slots), 2))
+        columns, _ = saved_files.table_columns(prefix, one.name)
+        of_slots = {f"{optimizer}/{theirs}": columns[f"slot-{ours}"] for ours, theirs in slots.items()}
+        rows = foreign.Rows(columns["keys"], columns["values"], of_slots)
+        tensors.update(foreign.tfra(one.name, rows, 2))
     foreign.save(to / prefix.name, tensors)
 
 

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -160,14 +159,6 @@ def test_a_signal_that_ends_a_forked_program_ends_its_client(folder, tmp_path):
     assert output == "-9\n"
 
 
-def wait_for(path: pathlib.Path) -> str:
-    for _ in range(3000):
-        if path.exists() and path.read_text():
-            return path.read_text()
-        time.sleep(0.02)
-    raise AssertionError(f"{path} was not written")
-
-
 def is_running(pid: int) -> bool:
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -181,14 +172,10 @@ def test_a_program_ends_with_its_client(folder, tmp_path):
     # `exec` keeps the process id of the shell.
     script = 'echo $$ > "$0" && exec "$@"'
     run = beside_a_server(folder, "sh", "-c", script, str(asker_pid), *command(folder, program))
-    child = int(wait_for(pid))
-    os.kill(int(wait_for(asker_pid)), signal.SIGKILL)
+    child = int(forked.wait_for(lambda: pid.exists() and pid.read_text()))
+    os.kill(int(forked.wait_for(lambda: asker_pid.exists() and asker_pid.read_text())), signal.SIGKILL)
     run.communicate(timeout=60)
-    for _ in range(3000):
-        if not is_running(child):
-            return
-        time.sleep(0.02)
-    raise AssertionError("the program outlived the one that asked for it")
+    forked.wait_for(lambda: not is_running(child))  # it does not outlive the one that asked for it
 
 
 GTEST = "<testsuites><testsuite name='Pool'>{}</testsuite></testsuites>"

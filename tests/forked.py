@@ -23,6 +23,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
 
 import fork_server
 
@@ -155,6 +158,17 @@ def succeeded(result: subprocess.CompletedProcess) -> str:
     """The standard output of a program, which must have ended with status 0."""
     assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
     return result.stdout
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 100) -> Any:
+    """What `condition` returns as soon as that is true. Fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"nothing has happened in {seconds} s"
+        time.sleep(0.02)
 
 
 def write_no_graph_files() -> None:

@@ -133,31 +133,22 @@ def test_a_table_on_a_cpu_has_no_such_tiers(tmp_path, on_disk):
 
 
 @pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        ([0], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[0\]"),
-        ([-5], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[-5\]"),
-        ([], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[\]"),
-        ([1, 2, 3], r"HBM_DRAM has 2 tiers, but storage_size is \[1, 2, 3\]"),
-    ],
-)
-def test_sizes_that_are_none(size, message):
-    with pytest.raises(ValueError, match=message):
-        StorageOption(StorageType.HBM_DRAM, storage_size=size)
-
-
-@pytest.mark.parametrize(
     ("path", "size", "message"),
     [
+        ("", [0], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[0\]"),
+        ("", [-5], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[-5\]"),
+        ("", [], r"HBM_DRAM needs the bytes of memory as the first number of storage_size, not \[\]"),
+        ("", [1, 2, 3], r"HBM_DRAM has 2 tiers, but storage_size is \[1, 2, 3\]"),
         (None, [8, 8], "HBM_DRAM_SSDHASH needs a folder as storage_path, not None"),
         ("/ssd", [8], r"needs the bytes of memory as the first two numbers of storage_size, not \[8\]"),
         ("/ssd", [8, 0], r"needs the bytes of memory as the first two numbers of storage_size, not \[8, 0\]"),
         ("/ssd", [8, 8, 8, 8], r"HBM_DRAM_SSDHASH has 3 tiers, but storage_size is \[8, 8, 8, 8\]"),
     ],
 )
-def test_disks_below_that_are_none(path, size, message):
+def test_tiers_that_are_none(path, size, message):
+    kind = StorageType.HBM_DRAM if path == "" else StorageType.HBM_DRAM_SSDHASH
     with pytest.raises(ValueError, match=message):
-        StorageOption(StorageType.HBM_DRAM_SSDHASH, path, size)
+        StorageOption(kind, path or None, size)
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

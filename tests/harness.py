@@ -215,14 +215,13 @@ def dataset_of(batches: Callable[[], Iterable], signature: Any) -> tf.data.Datas
     return tf.data.Dataset.from_generator(batches, output_types=types, output_shapes=shapes)
 
 
-def served(folder: str, **inputs: Any) -> dict[str, np.ndarray]:
-    """The outputs of a SavedModel's default signature, in a session of its own."""
+def served(folder: str, signature: str = "serving_default", **inputs: Any) -> dict[str, np.ndarray]:
+    """The outputs of a SavedModel's signature, in a session of its own."""
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
-        signatures = v1.saved_model.load(session, ["serve"], folder).signature_def
-        signature = signatures["serving_default"]
-        feed = {signature.inputs[name].name: value for name, value in inputs.items()}
-        return session.run({name: output.name for name, output in signature.outputs.items()}, feed)
+        served = v1.saved_model.load(session, ["serve"], folder).signature_def[signature]
+        feed = {served.inputs[name].name: value for name, value in inputs.items()}
+        return session.run({name: output.name for name, output in served.outputs.items()}, feed)
 
 
 def empty_tensor(dtype: tf.DType) -> tf.Tensor:

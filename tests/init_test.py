@@ -20,6 +20,8 @@ from sparse_operation_kit.ranks import communicator as module
 from sparse_operation_kit.ranks import initialize
 from sparse_operation_kit.ranks.communicator import communicator
 
+pytestmark = pytest.mark.cases_on_gpu(1)
+
 
 @pytest.fixture(autouse=True)
 def single_process(monkeypatch):
@@ -41,14 +43,16 @@ def session():
         yield session
 
 
-def rows_under(init_kwargs, keys=(1, 2, 3), name="table", graph_seed=None):
-    """Initial rows of `keys` in a fresh graph and session."""
+def rows_under(init_kwargs, graph_seed=None, anew=True):
+    """Initial rows of keys in a fresh graph and session, and as in a process that has not called Init yet."""
+    if anew:
+        initialize._reset()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         if graph_seed is not None:
             tf.compat.v1.set_random_seed(graph_seed)
         session.run(sok.Init(**init_kwargs))
-        table = sok.EmbeddingVariable(name=name, dim=4)
-        rows = tf.nn.embedding_lookup(table, list(keys))
+        table = sok.EmbeddingVariable(name="table", dim=4)
+        rows = tf.nn.embedding_lookup(table, [1, 2, 3])
         harness.initialize(session)
         return session.run(rows)
 
@@ -81,7 +85,6 @@ BAD_ARGUMENTS = [
 ]
 
 
-@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize(("arguments", "error", "message"), BAD_ARGUMENTS)
 def test_arguments_that_are_refused_leave_the_process_unconfigured(session, arguments, error, message):
     with pytest.raises(error, match=message):
@@ -94,17 +97,14 @@ def test_arguments_go_by_name():
         sok.Init(16)
 
 
-@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("value", [1, 2**40, np.int64(64), np.int32(3)])
 def test_any_positive_int_is_a_batch_size(session, value):
     assert session.run(sok.Init(global_batch_size=value)) == b"OK"
 
 
-@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("dtype", [None, tf.float32, "float16", tf.bfloat16])
 def test_the_dtype_of_sent_gradients_changes_nothing_at_one_rank(dtype):
     rows = rows_under({"global_batch_size": 16, "seed": 3, "gradient_exchange_dtype": dtype})
-    initialize._reset()
     np.testing.assert_array_equal(rows, rows_under({"global_batch_size": 16, "seed": 3}))
 
 
@@ -121,7 +121,6 @@ def test_a_second_call_with_the_same_arguments_is_harmless(session):
     assert session.run(table.size()) == 1
 
 
-@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize(
     "other",
     [
@@ -213,7 +212,6 @@ def test_a_lookup_before_the_initializer_names_the_initializer(session):
     assert session.run(rows).shape == (1, 2)
 
 
-@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("order", ["init first", "table first"])
 def test_initializers_run_init_by_themselves(order):
     if order == "init first":
@@ -257,7 +255,6 @@ def test_the_init_of_another_graph_does_not_count():
         session.run(sok.EmbeddingVariable(name="table", dim=2).initializer)
 
 
-@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("order", ["init first", "saver first"])
 def test_a_restore_without_initializers(order, tmp_path):
     def build():
@@ -281,28 +278,22 @@ def test_a_restore_without_initializers(order, tmp_path):
         np.testing.assert_array_equal(session.run(rows), want)
 
 
-@pytest.mark.cases_on_gpu(1)
 @pytest.mark.parametrize("seed", [0, -1, -(2**63), 2**63, 2**64 - 1])
 def test_any_64_bit_seed_repeats_the_rows(seed):
     first = rows_under({"global_batch_size": 16, "seed": seed})
-    initialize._reset()
     np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16, "seed": seed}))
-    initialize._reset()
     assert not np.any(first == rows_under({"global_batch_size": 16, "seed": seed ^ 1}))
 
 
 def test_without_a_seed_the_graph_seed_decides():
     first = rows_under({"global_batch_size": 16}, graph_seed=11)
-    initialize._reset()
     np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16}, graph_seed=11))
-    initialize._reset()
     assert not np.any(first == rows_under({"global_batch_size": 16}, graph_seed=12))
 
 
 def test_without_any_seed_processes_differ():
     first = rows_under({"global_batch_size": 16})
-    np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16}))
-    initialize._reset()
+    np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16}, anew=False))
     assert not np.any(first == rows_under({"global_batch_size": 16}))
 
 

@@ -15,7 +15,8 @@ import pytest
 import tensorflow as tf
 
 import forked
-from sparse_operation_kit.checkpoint import cli, reader
+from sparse_operation_kit.checkpoint import Table, cli, open_checkpoint, reader, row_blocks
+from sparse_operation_kit.checkpoint.rows import columns_of
 
 
 def entry(prefix: str | os.PathLike, table: str | None = None) -> dict[str, Any]:
@@ -31,6 +32,18 @@ def tensors_of(prefix: str | os.PathLike) -> dict[str, np.ndarray]:
     """All tensors of a checkpoint, as TensorFlow reads them."""
     tensors = tf.train.load_checkpoint(os.fspath(prefix))
     return {name: np.asarray(tensors.get_tensor(name)) for name in tensors.get_variable_to_shape_map()}
+
+
+def table_columns(prefix: str | os.PathLike, name: str | None = None) -> tuple[dict[str, np.ndarray], Table]:
+    """The columns of a table and, as "keys", its keys, in their order; of the only table without a name."""
+    (entry,) = open_checkpoint(prefix).select(name and [name])
+    table = entry.open()
+    names = columns_of(table)
+    blocks = list(row_blocks(table, names))
+    columns = {one: np.concatenate([block.columns[one] for block in blocks]) for one in names}
+    columns["keys"] = np.concatenate([block.keys for block in blocks])
+    order = np.argsort(columns["keys"])
+    return {one: column[order] for one, column in columns.items()}, table
 
 
 def chain(prefix: str | os.PathLike, table: str | None = None) -> list[str]:

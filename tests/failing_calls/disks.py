@@ -6,15 +6,14 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from failing_calls.scenario import Scenario
-from failing_calls.training import TABLES, Training
+from failing_calls.scenario import Trains
+from failing_calls.training import TABLES
 from sparse_operation_kit.tables.storage_option import StorageOption, StorageType
 
 v1 = tf.compat.v1
-_SAVED = 3
 
 
-class TrainsOnDisk(Scenario):
+class TrainsOnDisk(Trains):
     """Tables are made, whose rows do not fit into memory, and trained; then a checkpoint is restored.
 
     A checkpoint of their third step is beside them, so that the rows of a failed step can come back.
@@ -24,23 +23,17 @@ class TrainsOnDisk(Scenario):
 
     def __init__(self, folder: Path) -> None:
         """Builds the training."""
-        super().__init__(folder)
         # Three rows of each table fit: every step needs others.
-        option = StorageOption(StorageType.DRAM_SSDHASH, str(folder / "rows"), [150])
-        self.training = Training(memory=option)
+        super().__init__(folder, memory=StorageOption(StorageType.DRAM_SSDHASH, str(folder / "rows"), [150]))
         with self.training.graph.as_default():
             self._saver = v1.train.Saver()
 
     def start(self) -> None:
         """Saves step 3, or goes on after a kill."""
-        # To the end of the process.
-        self._default_graph = self.training.graph.as_default()
-        self._default_graph.__enter__()
         assert not (self.folder / "rows").exists() or not list((self.folder / "rows").iterdir()), "rows stay"
-        self.training.initialize()
+        super().start()
         if not (self.folder / "model.index").exists():
-            for _ in range(_SAVED):
-                self.training.take_step()
+            self.training.take_steps(self.saved)
             self._saver.save(self.training.session, str(self.folder / "model"))
         self._restore()
 
@@ -54,8 +47,7 @@ class TrainsOnDisk(Scenario):
     def act(self) -> None:
         """Begins anew, with other files, and trains."""
         self.training.initialize()
-        for _ in range(_SAVED):
-            self.training.take_step()
+        self.training.take_steps(self.saved)
 
     def check(self, error: Exception | None) -> None:
         """The error names a table and the folder, training goes on, and the checkpoint has all rows."""
@@ -65,13 +57,13 @@ class TrainsOnDisk(Scenario):
             self.check_error(error, f"{self.folder}/rows")
             assert any(f"'{name}'" in self.reason(error) for name in TABLES), f"no table is named: {error}"
         self.training.initialize()
-        self.training.take_step()
+        self.training.take_steps()
         self._restore()
-        assert self.reference.check(self.training) == _SAVED
+        assert self.reference.check(self.training) == self.saved
 
     def recover(self) -> None:
         """As `check`, in the process after a kill: `start` has found no file of it."""
-        assert self.reference.check(self.training) == _SAVED
+        assert self.reference.check(self.training) == self.saved
         for path in sorted(self.folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
 

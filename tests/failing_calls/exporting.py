@@ -17,7 +17,6 @@ from sparse_operation_kit.checkpoint import compaction, exporting
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 
-v1 = tf.compat.v1
 _LOCK = ".lock"
 
 
@@ -97,8 +96,7 @@ class _Writes(Scenario):
 
     def _check_table(self, table: int, keys: np.ndarray, rows: np.ndarray) -> None:
         order = np.argsort(keys)
-        for found, right in zip((keys[order], rows[order]), self._right(table)):
-            np.testing.assert_array_equal(found, right)
+        harness.assert_equal_arrays((keys[order], rows[order]), self._right(table))
 
     def _right(self, table: int) -> tuple[np.ndarray, np.ndarray]:
         state = self.reference.state(3)
@@ -117,15 +115,22 @@ class _Exports(_Writes):
         """An export."""
         exporting.export(open_checkpoint(self._source), self.folder / self._to, self.format)
 
+    def _check_rows(self, path: Path) -> None:
+        for table, name in enumerate(TABLES):
+            self._check_table(table, *self._read(path, name))
+
+    def _read(self, path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The keys and rows of a table."""
+        raise NotImplementedError
+
 
 class ExportsNpy(_Exports):
     """`export --format npy`."""
 
     name = format = "npy"
 
-    def _check_rows(self, path: Path) -> None:
-        for table, name in enumerate(TABLES):
-            self._check_table(table, np.load(path / name / "keys.npy"), np.load(path / name / "values.npy"))
+    def _read(self, path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+        return np.load(path / name / "keys.npy"), np.load(path / name / "values.npy")
 
 
 class ExportsParquet(_Exports):
@@ -133,13 +138,10 @@ class ExportsParquet(_Exports):
 
     name = format = "parquet"
 
-    def _check_rows(self, path: Path) -> None:
-        for table, name in enumerate(TABLES):
-            # Not from the file: Arrow's threads may close it after the table is there.
-            file = pyarrow.BufferReader((path / f"{name}.parquet").read_bytes())
-            read = pyarrow.parquet.read_table(file)
-            rows = np.array(read["values"].to_pylist(), np.float32)
-            self._check_table(table, np.array(read["key"]), rows)
+    def _read(self, path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+        # Not from the file: Arrow's threads may close it after the table is there.
+        read = pyarrow.parquet.read_table(pyarrow.BufferReader((path / f"{name}.parquet").read_bytes()))
+        return np.array(read["key"]), np.array(read["values"].to_pylist(), np.float32)
 
 
 class ExportsDeepRec(_Exports):
@@ -147,10 +149,9 @@ class ExportsDeepRec(_Exports):
 
     name = format = "deeprec"
 
-    def _check_rows(self, path: Path) -> None:
+    def _read(self, path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
         tensors = tf.train.load_checkpoint(str(path))
-        for table, name in enumerate(TABLES):
-            self._check_table(table, tensors.get_tensor(f"{name}-keys"), tensors.get_tensor(f"{name}-values"))
+        return tensors.get_tensor(f"{name}-keys"), tensors.get_tensor(f"{name}-values")
 
 
 class ExportsSok2(_Exports):
@@ -158,11 +159,9 @@ class ExportsSok2(_Exports):
 
     name = format = "sok2"
 
-    def _check_rows(self, path: Path) -> None:
-        for table, name in enumerate(TABLES):
-            keys = np.fromfile(path / f"{name}-key", np.int64, offset=296)
-            rows = np.fromfile(path / f"{name}-weight", np.float32, offset=296)
-            self._check_table(table, keys, rows.reshape(len(keys), -1))
+    def _read(self, path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+        keys = np.fromfile(path / f"{name}-key", np.int64, offset=296)
+        return keys, np.fromfile(path / f"{name}-weight", np.float32, offset=296).reshape(len(keys), -1)
 
 
 class ExportsSavedModel(_Exports):
@@ -170,14 +169,9 @@ class ExportsSavedModel(_Exports):
 
     name = format = "saved_model"
 
-    def _check_rows(self, path: Path) -> None:
-        with tf.Graph().as_default(), v1.Session() as session:
-            signatures = v1.saved_model.load(session, ["serve"], str(path)).signature_def
-            for table, name in enumerate(TABLES):
-                keys, right = self._right(table)
-                signature = signatures[name]
-                feed = {signature.inputs["ids"].name: keys}
-                np.testing.assert_array_equal(session.run(signature.outputs["rows"].name, feed), right)
+    def _read(self, path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+        keys, _ = self._right(TABLES.index(name))
+        return keys, harness.served(str(path), name, ids=keys)["rows"]
 
 
 class ExportsSavedModelSok(ExportsSavedModel):
@@ -209,9 +203,7 @@ class Compacts(_Writes):
         self._check_nothing_but(written, may_stay)
         tables = harness.saved_tables(str(self.folder / self._to))
         for table, name in enumerate(TABLES):
-            keys, rows = self._right(table)
-            np.testing.assert_array_equal(tables[name]["keys"], keys)
-            np.testing.assert_array_equal(tables[name]["values"], rows)
+            self._check_table(table, tables[name]["keys"], tables[name]["values"])
 
 
 SCENARIOS = (

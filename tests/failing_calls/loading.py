@@ -12,7 +12,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from failing_calls.saving import IncrementsOfHook
-from failing_calls.scenario import Scenario
+from failing_calls.scenario import Scenario, Trains
 from failing_calls.training import TABLES, Training
 
 v1 = tf.compat.v1
@@ -50,8 +50,7 @@ class Restores(Scenario):
     def prepare(self) -> None:
         """Takes steps that the restore undoes."""
         self._saver.restore(self.training.session, self._prefix)
-        for _ in range(2):
-            self.training.take_step()
+        self.training.take_steps(2)
 
     def act(self) -> None:
         """A restore."""
@@ -170,13 +169,12 @@ class MapsTables(Scenario):
         assert _digests(self.folder) == self._files, "the checkpoint has changed"
 
 
-class _RawFiles(Scenario):
+class _RawFiles(Trains):
     """Tables in the raw files of the original SOK."""
 
     def __init__(self, folder: Path) -> None:
         """Builds the training."""
         super().__init__(folder)
-        self.training = Training()
         self.training.takes_works_in_order = False
         with self.training.graph.as_default():
             table = self.training.tables[0]
@@ -188,8 +186,7 @@ class _RawFiles(Scenario):
         self.training.initialize()
         self._is_new = not self.names()
         if self._is_new:
-            for _ in range(3):
-                self.training.take_step()
+            self.training.take_steps(3)
             self.training.session.run(self._dump)
 
     def _check_rows(self, *steps: int) -> None:
@@ -206,7 +203,7 @@ class DumpsRawFiles(_RawFiles):
 
     def prepare(self) -> None:
         """A step."""
-        self.training.take_step()
+        self.training.take_steps()
         self._at = self.training.steps()
 
     def act(self) -> None:
@@ -234,14 +231,12 @@ class DumpsRawFiles(_RawFiles):
 
     def _start_again(self, step: int) -> None:
         self.training.initialize()
-        for _ in range(step % 20 + 3):
-            self.training.take_step()
+        self.training.take_steps(step % 20 + 3)
         self.training.session.run(self._dump)
         self.check_nothing_left()
         self._check_files([self.training.steps()], may_lack=False)
         self.training.initialize()
-        for _ in range(step % 20 + 3):
-            self.training.take_step()
+        self.training.take_steps(step % 20 + 3)
 
     def recover(self) -> None:
         """As `check`, in the process after a kill."""
@@ -261,8 +256,7 @@ class LoadsRawFiles(_RawFiles):
     def prepare(self) -> None:
         """Takes steps from the start, which the rows of the files replace."""
         self.training.initialize()
-        for _ in range(5):
-            self.training.take_step()
+        self.training.take_steps(5)
 
     def act(self) -> None:
         """A load."""

@@ -8,14 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from failing_calls.scenario import Scenario
-from failing_calls.training import TABLES, Training
+from failing_calls.scenario import Trains
+from failing_calls.training import TABLES
 
 v1 = tf.compat.v1
-_SAVED = 3
 
 
-class _WithoutMemory(Scenario):
+class _WithoutMemory(Trains):
     """A training, with a checkpoint and raw files of its third step."""
 
     kills = False
@@ -24,7 +23,6 @@ class _WithoutMemory(Scenario):
     def __init__(self, folder: Path) -> None:
         """Builds the training, and what else uses its tables."""
         super().__init__(folder)
-        self.training = Training()
         with self.training.graph.as_default():
             self._saver = v1.train.Saver()
             table = self.training.tables[0]
@@ -39,13 +37,9 @@ class _WithoutMemory(Scenario):
 
     def start(self) -> None:
         """Saves step 3."""
-        # To the end of the process.
-        self._default_graph = self.training.graph.as_default()
-        self._default_graph.__enter__()
-        self.training.initialize()
+        super().start()
         self._run(self._initialize)
-        for _ in range(_SAVED):
-            self.training.take_step()
+        self.training.take_steps(self.saved)
         self._prefix = self._saver.save(self.training.session, str(self.folder / "model"))
         self._others = 0
         self._run(self._dump)
@@ -68,7 +62,7 @@ class _WithoutMemory(Scenario):
             names = (*TABLES, "single", str(self.folder))
             assert any(name in text for name in names), f"neither a table nor a file is named: {text[:500]}"
         self._restore()
-        assert self.reference.check(self.training) == _SAVED
+        assert self.reference.check(self.training) == self.saved
 
 
 class LooksUpWithoutMemory(_WithoutMemory):

@@ -8,14 +8,13 @@ from pathlib import Path
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from failing_calls.scenario import Scenario
-from failing_calls.training import Training
+from failing_calls.scenario import Trains
 from sparse_operation_kit.deeprec import IncrementalSaver
 
 v1 = tf.compat.v1
 
 
-class Saves(Scenario):
+class Saves(Trains):
     """Full checkpoints of which one is kept: each save removes the one before."""
 
     name = "save"
@@ -28,16 +27,12 @@ class Saves(Scenario):
     def __init__(self, folder: Path) -> None:
         """Builds the training and its Savers."""
         super().__init__(folder)
-        self.training = Training()
-        # From `start` to the end of the process.
-        self.default_graph = self.training.graph.as_default()
         with self.training.graph.as_default():
             self._build()
 
     def start(self) -> None:
         """Trains and saves some steps, or goes on after a kill."""
-        self.default_graph.__enter__()
-        self.training.initialize()
+        super().start()
         latest = tf.train.latest_checkpoint(str(self.folder))
         self._restored = latest is not None
         if self._restored:
@@ -58,12 +53,12 @@ class Saves(Scenario):
         self._saver.save(self.training.session, str(self.folder / "model"), self.training.steps())
 
     def _step_and_save(self) -> None:
-        self.training.take_step()
+        self.training.take_steps()
         self._save()
 
     def prepare(self) -> None:
         """A step."""
-        self.training.take_step()
+        self.training.take_steps()
         self._at = self.training.steps()
 
     def act(self) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 from failing_calls.shim import Failure
-from failing_calls.training import Reference
+from failing_calls.training import Reference, Training
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.saver import checkpoint_save
 
@@ -107,3 +108,26 @@ class Scenario:
             if path.startswith(str(self.folder)) and "tfevents" not in path:
                 found.append(path)
         return sorted(found)
+
+
+class Trains(Scenario):
+    """Something that is done with a training.
+
+    Attributes:
+      training: The training.
+      default_graph: Its graph, which is the default from `start` on, to the end of the process.
+    """
+
+    # The step that is saved at first.
+    saved = 3
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        """Builds the training, with options of its own."""
+        super().__init__(folder)
+        self.training = Training(**options)
+        self.default_graph = self.training.graph.as_default()
+
+    def start(self) -> None:
+        """Begins the training."""
+        self.default_graph.__enter__()
+        self.training.initialize()

@@ -72,11 +72,11 @@ class Training:
         """Returns the number of steps that were taken."""
         return int(self.session.run(self.step))
 
-    def take_step(self) -> None:
-        """Trains a step, which takes the next work."""
-        step = self.steps()
-        _, work = self.session.run([self.train, self.work], dict(zip(self.keys, _keys(step))))
-        assert not self.takes_works_in_order or work == b"%d" % step, (work, step)
+    def take_steps(self, count: int = 1) -> None:
+        """Trains steps, each of which takes the next work."""
+        for step in range(self.steps(), self.steps() + count):
+            _, work = self.session.run([self.train, self.work], dict(zip(self.keys, _keys(step))))
+            assert not self.takes_works_in_order or work == b"%d" % step, (work, step)
 
     def state(self) -> list[np.ndarray]:
         """Returns the variables' values; of the tables, the keys and rows in the order of the keys."""
@@ -106,7 +106,7 @@ class Reference:
             self._training.initialize()
             self.states = [self._training.state()]
         while len(self.states) <= step:
-            self._training.take_step()
+            self._training.take_steps()
             self.states.append(self._training.state())
         return self.states[step]
 
@@ -117,7 +117,7 @@ class Reference:
         """
         step = training.steps()
         self._compare(training, step)
-        training.take_step()
+        training.take_steps()
         self._compare(training, step + 1)
         return step
 
