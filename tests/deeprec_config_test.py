@@ -19,10 +19,11 @@ v1 = tf.compat.v1
 
 @pytest.fixture(autouse=True)
 def installed():
-    """Installs the fields, with none logged yet."""
+    """Installs the fields, with none logged yet, and gives each test a graph."""
     config_fields._tell.cache_clear()
     deeprec.install()
-    yield
+    with tf.Graph().as_default():
+        yield
     deeprec.install()
 
 
@@ -87,7 +88,7 @@ def test_other_messages_have_fields_too():
     assert list(config.session_stage_subgraph_thread_pool) == []
     assert config.graph_options.rewrite_options.use_multi_stream == 1
     assert config.gpu_options.cuda_graph_mode_compatible == 1
-    with tf.Graph().as_default(), v1.Session(config=config) as session:
+    with v1.Session(config=config) as session:
         assert session.run(tf.constant(3) + 4) == 7
 
 
@@ -95,10 +96,9 @@ def test_sessions_take_them():
     config = v1.ConfigProto()
     options(config).do_smart_stage = True
     options(config).micro_batch_num = 1
-    with tf.Graph().as_default():
-        three = tf.constant(3)
-        with v1.train.MonitoredTrainingSession(config=config) as session:
-            assert session.run(three) == 3
+    three = tf.constant(3)
+    with v1.train.MonitoredTrainingSession(config=config) as session:
+        assert session.run(three) == 3
 
 
 @pytest.mark.parametrize(("value", "error"), [(2, ValueError), (4, ValueError), ("4", TypeError)])
@@ -161,7 +161,7 @@ def layers():
 def test_layers_compute_in_bfloat16_on_float32_variables(layer, parts):
     values = np.random.default_rng(1).normal(size=[8, 6]).astype(np.float32)
     partitioner = None if parts is None else v1.fixed_size_partitioner(parts)
-    with tf.Graph().as_default(), v1.Session() as session:
+    with v1.Session() as session:
         v1.set_random_seed(1)
         scope = v1.variable_scope("dnn", partitioner=partitioner, reuse=v1.AUTO_REUSE)
         with scope.keep_weights(dtype=tf.float32):
@@ -181,7 +181,7 @@ def test_layers_compute_in_bfloat16_on_float32_variables(layer, parts):
 
 
 def test_small_updates_are_not_lost():
-    with tf.Graph().as_default(), v1.Session() as session:
+    with v1.Session() as session:
         with v1.variable_scope("kept").keep_weights():
             read = v1.get_variable("weight", [], tf.bfloat16, v1.ones_initializer())
         step = v1.train.GradientDescentOptimizer(1e-4).minimize(tf.cast(read, tf.float32))
@@ -194,17 +194,16 @@ def test_small_updates_are_not_lost():
 
 
 def test_other_variables_stay_what_they_are():
-    with tf.Graph().as_default():
-        with v1.variable_scope("kept").keep_weights():
-            assert v1.get_variable("large", [2], tf.float64).dtype.base_dtype == tf.float64
-            assert v1.get_variable("same", [2]).dtype.base_dtype == tf.float32
-            assert v1.get_variable("step", [], tf.int64, trainable=False).dtype.base_dtype == tf.int64
-        with v1.variable_scope("plain"):
-            assert v1.get_variable("small", [2], tf.bfloat16).dtype.base_dtype == tf.bfloat16
+    with v1.variable_scope("kept").keep_weights():
+        assert v1.get_variable("large", [2], tf.float64).dtype.base_dtype == tf.float64
+        assert v1.get_variable("same", [2]).dtype.base_dtype == tf.float32
+        assert v1.get_variable("step", [], tf.int64, trainable=False).dtype.base_dtype == tf.int64
+    with v1.variable_scope("plain"):
+        assert v1.get_variable("small", [2], tf.bfloat16).dtype.base_dtype == tf.bfloat16
 
 
 def test_initial_values_are_cast():
-    with tf.Graph().as_default(), v1.Session() as session:
+    with v1.Session() as session:
         with v1.variable_scope("kept").keep_weights():
             tensor = v1.get_variable("tensor", None, tf.bfloat16, tf.constant([1.5], tf.bfloat16))
             array = v1.get_variable("array", None, tf.float16, np.array([2.5], np.float16))
@@ -222,31 +221,29 @@ def test_the_scopes_own_getter_is_called():
         seen.append(name)
         return original(name, *args, **kwargs)
 
-    with tf.Graph().as_default():
-        with v1.variable_scope("kept", custom_getter=getter).keep_weights():
-            with v1.variable_scope("inner", custom_getter=getter):
-                value = v1.get_variable("weight", [2], tf.bfloat16)
-        assert value.dtype == tf.bfloat16
-        assert [variable.dtype.base_dtype for variable in v1.trainable_variables()] == [tf.float32]
+    with v1.variable_scope("kept", custom_getter=getter).keep_weights():
+        with v1.variable_scope("inner", custom_getter=getter):
+            value = v1.get_variable("weight", [2], tf.bfloat16)
+    assert value.dtype == tf.bfloat16
+    assert [variable.dtype.base_dtype for variable in v1.trainable_variables()] == [tf.float32]
     assert seen == ["kept/inner/weight"] * 2
 
 
 def test_tables_have_float32_rows():
-    with tf.Graph().as_default():
-        with v1.variable_scope("kept").keep_weights():
-            table = deeprec.get_embedding_variable("table", 4)
-            rows = tf.cast(tf.nn.embedding_lookup(table, tf.constant([3], tf.int64)), tf.bfloat16)
-            outputs = tf.cast(dense(tf.reshape(rows, [1, 4]), "top", 1), tf.float32)
-        step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(outputs - 20)))
-        with v1.train.MonitoredTrainingSession() as session:
-            results = [session.run([outputs, step])[0][0, 0] for _ in range(30)]
-        assert table.dtype == tf.float32
-        # Random weights do not begin near 20.
-        assert abs(results[-1] - 20) < abs(results[0] - 20)
+    with v1.variable_scope("kept").keep_weights():
+        table = deeprec.get_embedding_variable("table", 4)
+        rows = tf.cast(tf.nn.embedding_lookup(table, tf.constant([3], tf.int64)), tf.bfloat16)
+        outputs = tf.cast(dense(tf.reshape(rows, [1, 4]), "top", 1), tf.float32)
+    step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(outputs - 20)))
+    with v1.train.MonitoredTrainingSession() as session:
+        results = [session.run([outputs, step])[0][0, 0] for _ in range(30)]
+    assert table.dtype == tf.float32
+    # Random weights do not begin near 20.
+    assert abs(results[-1] - 20) < abs(results[0] - 20)
 
 
 def test_only_floating_point_dtypes():
-    with tf.Graph().as_default(), pytest.raises(ValueError, match="floating-point dtype, but is int32"):
+    with pytest.raises(ValueError, match="floating-point dtype, but is int32"):
         v1.variable_scope("kept").keep_weights(tf.int32)
 
 

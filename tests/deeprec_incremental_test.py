@@ -15,7 +15,10 @@ v1 = tf.compat.v1
 
 @pytest.fixture(autouse=True)
 def installed():
+    """Installs DeepRec's names, and gives each test a graph."""
     deeprec.install()
+    with tf.Graph().as_default():
+        yield
 
 
 def model(tables=True):
@@ -71,16 +74,15 @@ def of_the_same_step(directory, steps):
 
 def test_a_monitored_session(tmp_path):
     """The interval between incremental checkpoints is shorter than a step."""
-    with tf.Graph().as_default():
-        step = model()
-        with v1.train.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path),
-            save_checkpoint_secs=None,
-            save_checkpoint_steps=1000,
-            save_incremental_checkpoint_secs=1e-6,
-        ) as session:
-            for _ in range(3):
-                session.run(step)
+    step = model()
+    with v1.train.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path),
+        save_checkpoint_secs=None,
+        save_checkpoint_steps=1000,
+        save_incremental_checkpoint_secs=1e-6,
+    ) as session:
+        for _ in range(3):
+            session.run(step)
     found = kinds(tmp_path)
     assert "delta" in found.values(), found
     delta = min(step for step, kind in found.items() if kind == "delta")
@@ -95,31 +97,28 @@ def test_positional_arguments_and_other_hooks_stay(tmp_path):
         def end(self, session):
             ends.append(session)
 
-    with tf.Graph().as_default():
-        step = model()
-        with v1.train.MonitoredTrainingSession(
-            "", True, str(tmp_path), None, [Hook()], save_incremental_checkpoint_secs=3600
-        ) as session:
-            session.run(step)
+    step = model()
+    with v1.train.MonitoredTrainingSession(
+        "", True, str(tmp_path), None, [Hook()], save_incremental_checkpoint_secs=3600
+    ) as session:
+        session.run(step)
     assert len(ends) == 1 and kinds(tmp_path) == {0: "full", 1: "full"}
 
 
 def test_without_a_directory_nothing_is_saved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with tf.Graph().as_default():
-        step = model()
-        with v1.train.MonitoredTrainingSession(save_incremental_checkpoint_secs=1e-6) as session:
-            session.run(step)
+    step = model()
+    with v1.train.MonitoredTrainingSession(save_incremental_checkpoint_secs=1e-6) as session:
+        session.run(step)
     assert not list(tmp_path.iterdir())
 
 
 def test_without_tables_full_checkpoints_have_everything(tmp_path, caplog):
-    with tf.Graph().as_default():
-        step = model(tables=False)
-        with v1.train.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path), save_incremental_checkpoint_secs=1e-6
-        ) as session:
-            session.run(step)
+    step = model(tables=False)
+    with v1.train.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_incremental_checkpoint_secs=1e-6
+    ) as session:
+        session.run(step)
     assert "no embedding variable" in caplog.text
     assert v1.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-1")
 
@@ -128,7 +127,7 @@ def test_without_tables_full_checkpoints_have_everything(tmp_path, caplog):
     "seconds, error", [("20", TypeError), (True, TypeError), (0, ValueError), (-1, ValueError)]
 )
 def test_seconds_that_are_none(tmp_path, seconds, error):
-    with tf.Graph().as_default(), pytest.raises(error, match="save_incremental_checkpoint_secs"):
+    with pytest.raises(error, match="save_incremental_checkpoint_secs"):
         v1.train.MonitoredTrainingSession(
             checkpoint_dir=str(tmp_path), save_incremental_checkpoint_secs=seconds
         )
@@ -138,17 +137,16 @@ def test_seconds_that_are_none(tmp_path, seconds, error):
 
 def test_a_hook_saves_both_kinds(tmp_path):
     """As in the model_fn of DeepRec's documents: a Scaffold, a Saver and a CheckpointSaverHook."""
-    with tf.Graph().as_default():
-        step = model()
-        scaffold = v1.train.Scaffold(
-            saver=v1.train.Saver(sharded=True, incremental_save_restore=True), incremental_save_restore=True
-        )
-        hook = v1.train.CheckpointSaverHook(
-            str(tmp_path), save_steps=3, scaffold=scaffold, incremental_save_secs=1e-6
-        )
-        with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(scaffold), [hook]) as session:
-            for _ in range(5):
-                session.run(step)
+    step = model()
+    scaffold = v1.train.Scaffold(
+        saver=v1.train.Saver(sharded=True, incremental_save_restore=True), incremental_save_restore=True
+    )
+    hook = v1.train.CheckpointSaverHook(
+        str(tmp_path), save_steps=3, scaffold=scaffold, incremental_save_secs=1e-6
+    )
+    with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(scaffold), [hook]) as session:
+        for _ in range(5):
+            session.run(step)
     found = kinds(tmp_path)
     assert found[0] == found[3] == "full" and found[2] == "delta", found
     restores_like(tmp_path / "model.ckpt-2", of_the_same_step(tmp_path, 2))
@@ -222,9 +220,8 @@ def test_after_a_save_that_did_not_end_the_next_one_is_full(tmp_path):
 def test_no_incremental_saver_where_none_is_wanted():
     from tensorflow.python.training import incremental_saver
 
-    with tf.Graph().as_default():
-        model()
-        assert incremental_saver._get_incremental_saver(False, v1.train.Saver()) is None
+    model()
+    assert incremental_saver._get_incremental_saver(False, v1.train.Saver()) is None
 
 
 def test_an_incremental_saver_of_a_graph_without_tables(tmp_path):

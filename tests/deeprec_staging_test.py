@@ -17,8 +17,10 @@ v1 = tf.compat.v1
 
 @pytest.fixture(autouse=True)
 def told_nothing():
-    """Each test starts with nothing logged."""
+    """Each test starts with nothing logged, in a graph of its own."""
     staging._told.clear()
+    with tf.Graph().as_default():
+        yield
 
 
 def batches_of(fetches, scaffold=None, hooks=()):
@@ -45,14 +47,13 @@ def initialized(iterator):
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("hooks", [0, 1, 2])
 def test_every_batch_comes_once_in_order(capacity, threads, hooks):
-    with tf.Graph().as_default():
-        iterator = numbers()
-        number = deeprec.staged(iterator.get_next(), capacity=capacity, num_threads=threads)
-        hooks = [deeprec.make_prefetch_hook() for _ in range(hooks)]
-        with v1.train.MonitoredTrainingSession(scaffold=initialized(iterator), hooks=hooks) as session:
-            found = []
-            while not session.should_stop():
-                found.append(session.run(number))
+    iterator = numbers()
+    number = deeprec.staged(iterator.get_next(), capacity=capacity, num_threads=threads)
+    hooks = [deeprec.make_prefetch_hook() for _ in range(hooks)]
+    with v1.train.MonitoredTrainingSession(scaffold=initialized(iterator), hooks=hooks) as session:
+        found = []
+        while not session.should_stop():
+            found.append(session.run(number))
     assert found == [*range(20)]
 
 
@@ -69,32 +70,29 @@ class Initializes(v1.train.SessionRunHook):
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_hook_may_initialize_the_iterator(is_first):
-    with tf.Graph().as_default():
-        iterator = numbers()
-        number = deeprec.staged(iterator.get_next())
-        hooks = [Initializes(iterator), deeprec.make_prefetch_hook()]
-        with v1.train.MonitoredTrainingSession(hooks=hooks if is_first else hooks[::-1]) as session:
-            assert [session.run(number) for _ in range(5)] == [0, 1, 2, 3, 4]
+    iterator = numbers()
+    number = deeprec.staged(iterator.get_next())
+    hooks = [Initializes(iterator), deeprec.make_prefetch_hook()]
+    with v1.train.MonitoredTrainingSession(hooks=hooks if is_first else hooks[::-1]) as session:
+        assert [session.run(number) for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_without_a_hook_the_iterator_may_be_initialized_later():
-    with tf.Graph().as_default():
-        iterator = numbers()
-        number = deeprec.staged(iterator.get_next())
-        with v1.train.MonitoredTrainingSession(hooks=[Initializes(iterator)]) as session:
-            assert [session.run(number) for _ in range(5)] == [0, 1, 2, 3, 4]
+    iterator = numbers()
+    number = deeprec.staged(iterator.get_next())
+    with v1.train.MonitoredTrainingSession(hooks=[Initializes(iterator)]) as session:
+        assert [session.run(number) for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_an_iterator_that_nothing_initializes_is_an_error():
-    with tf.Graph().as_default():
-        number = deeprec.staged(numbers().get_next())
-        with pytest.raises(tf.errors.FailedPreconditionError, match="terator"):
-            with v1.train.MonitoredTrainingSession(hooks=[deeprec.make_prefetch_hook()]) as session:
-                session.run(number)
+    number = deeprec.staged(numbers().get_next())
+    with pytest.raises(tf.errors.FailedPreconditionError, match="terator"):
+        with v1.train.MonitoredTrainingSession(hooks=[deeprec.make_prefetch_hook()]) as session:
+            session.run(number)
 
 
 def test_a_plain_loop_with_queue_runners():
-    with tf.Graph().as_default(), v1.Session() as session:
+    with v1.Session() as session:
         iterator = numbers(5)
         number = deeprec.staged(iterator.get_next(), capacity=2)
         session.run(iterator.initializer)
@@ -109,50 +107,47 @@ def test_a_plain_loop_with_queue_runners():
 
 
 def test_training_and_evaluation_in_one_graph_with_one_hook():
-    with tf.Graph().as_default():
-        iterator = v1.data.Iterator.from_structure(tf.int64, [])
-        number = deeprec.staged(iterator.get_next(), num_threads=4, capacity=40)
-        hooks = [deeprec.make_prefetch_hook()]
-        for count in (7, 3):
-            data = iterator.make_initializer(tf.data.Dataset.range(count))
-            found = batches_of(number, v1.train.Scaffold(local_init_op=data), hooks)
-            assert found == [*range(count)]
+    iterator = v1.data.Iterator.from_structure(tf.int64, [])
+    number = deeprec.staged(iterator.get_next(), num_threads=4, capacity=40)
+    hooks = [deeprec.make_prefetch_hook()]
+    for count in (7, 3):
+        data = iterator.make_initializer(tf.data.Dataset.range(count))
+        found = batches_of(number, v1.train.Scaffold(local_init_op=data), hooks)
+        assert found == [*range(count)]
 
 
 def test_stopping_early_stops_the_thread():
     before = threading.active_count()
-    with tf.Graph().as_default():
-        number = deeprec.staged(v1.data.make_one_shot_iterator(tf.data.Dataset.range(10**9)).get_next())
-        step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
-        found = batches_of([number, step], hooks=[v1.train.StopAtStepHook(last_step=3)])
-        assert [batch[0] for batch in found] == [0, 1, 2]
+    number = deeprec.staged(v1.data.make_one_shot_iterator(tf.data.Dataset.range(10**9)).get_next())
+    step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+    found = batches_of([number, step], hooks=[v1.train.StopAtStepHook(last_step=3)])
+    assert [batch[0] for batch in found] == [0, 1, 2]
     assert threading.active_count() <= before
 
 
 def test_structures_keep_their_form():
-    with tf.Graph().as_default():
-        number = v1.data.make_one_shot_iterator(tf.data.Dataset.range(1, 4)).get_next()
-        vector = tf.range(number)
-        features = {
-            "dense": tf.reshape(tf.stack([number, number]), [2]),
-            "sparse": tf.SparseTensor([[0, 1]], tf.reshape(number, [1]), [2, 3]),
-            "ragged": tf.RaggedTensor.from_row_lengths(vector, tf.reshape(number, [1])),
-            "frame": DataFrame.Value(vector, [tf.stack([0, number])]),
-            "none": None,
-            "text": (tf.strings.as_string(number),),
-        }
-        staged = deeprec.staged(features)
-        assert staged["dense"].shape == [2] and staged["none"] is None
-        assert isinstance(staged["sparse"], tf.SparseTensor) and isinstance(staged["ragged"], tf.RaggedTensor)
-        fetches = {name: value for name, value in staged.items() if value is not None}
-        with v1.train.MonitoredTrainingSession(hooks=[deeprec.make_prefetch_hook()]) as session:
-            for wanted in (1, 2, 3):
-                found = session.run(fetches)
-                assert found["dense"].tolist() == [wanted] * 2
-                assert found["sparse"].values.tolist() == [wanted]
-                assert found["ragged"].to_list() == [[*range(wanted)]]
-                assert found["frame"].values.tolist() == [*range(wanted)]
-                assert found["text"] == (str(wanted).encode(),)
+    number = v1.data.make_one_shot_iterator(tf.data.Dataset.range(1, 4)).get_next()
+    vector = tf.range(number)
+    features = {
+        "dense": tf.reshape(tf.stack([number, number]), [2]),
+        "sparse": tf.SparseTensor([[0, 1]], tf.reshape(number, [1]), [2, 3]),
+        "ragged": tf.RaggedTensor.from_row_lengths(vector, tf.reshape(number, [1])),
+        "frame": DataFrame.Value(vector, [tf.stack([0, number])]),
+        "none": None,
+        "text": (tf.strings.as_string(number),),
+    }
+    staged = deeprec.staged(features)
+    assert staged["dense"].shape == [2] and staged["none"] is None
+    assert isinstance(staged["sparse"], tf.SparseTensor) and isinstance(staged["ragged"], tf.RaggedTensor)
+    fetches = {name: value for name, value in staged.items() if value is not None}
+    with v1.train.MonitoredTrainingSession(hooks=[deeprec.make_prefetch_hook()]) as session:
+        for wanted in (1, 2, 3):
+            found = session.run(fetches)
+            assert found["dense"].tolist() == [wanted] * 2
+            assert found["sparse"].values.tolist() == [wanted]
+            assert found["ragged"].to_list() == [[*range(wanted)]]
+            assert found["frame"].values.tolist() == [*range(wanted)]
+            assert found["text"] == (str(wanted).encode(),)
 
 
 def test_values_come_from_a_generator():
@@ -161,18 +156,16 @@ def test_values_come_from_a_generator():
         for number in range(4):
             yield [number, [number] * 2]
 
-    with tf.Graph().as_default():
-        one, two = v1.placeholder(tf.int32, []), v1.placeholder(tf.int32, [2])
-        total = deeprec.staged(one + two, feed_list=[one, two], feed_generator=generate)
-        assert [found.tolist() for found in batches_of(total)] == [[2 * n] * 2 for n in range(4)]
+    one, two = v1.placeholder(tf.int32, []), v1.placeholder(tf.int32, [2])
+    total = deeprec.staged(one + two, feed_list=[one, two], feed_generator=generate)
+    assert [found.tolist() for found in batches_of(total)] == [[2 * n] * 2 for n in range(4)]
 
 
 def test_values_come_from_other_tensors():
-    with tf.Graph().as_default():
-        number = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()
-        fed = v1.placeholder(tf.int64, [])
-        staged = deeprec.staged(fed * 10, feed_dict={fed: number})
-        assert batches_of(staged) == [0, 10, 20]
+    number = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()
+    fed = v1.placeholder(tf.int64, [])
+    staged = deeprec.staged(fed * 10, feed_dict={fed: number})
+    assert batches_of(staged) == [0, 10, 20]
 
 
 def test_errors_end_training_unless_they_are_ignored():
@@ -200,13 +193,12 @@ def test_errors_end_training_unless_they_are_ignored():
 
 
 def test_an_error_may_mean_the_end():
-    with tf.Graph().as_default():
-        number = v1.data.make_one_shot_iterator(tf.data.Dataset.range(9)).get_next()
-        checked = tf.debugging.assert_less(number, tf.constant(3, tf.int64))
-        with tf.control_dependencies([checked]):
-            number = tf.identity(number)
-        staged = deeprec.staged(number, closed_exception_types=(v1.errors.INVALID_ARGUMENT,))
-        assert batches_of(staged) == [0, 1, 2]
+    number = v1.data.make_one_shot_iterator(tf.data.Dataset.range(9)).get_next()
+    checked = tf.debugging.assert_less(number, tf.constant(3, tf.int64))
+    with tf.control_dependencies([checked]):
+        number = tf.identity(number)
+    staged = deeprec.staged(number, closed_exception_types=(v1.errors.INVALID_ARGUMENT,))
+    assert batches_of(staged) == [0, 1, 2]
 
 
 def test_tables_train_as_without_it():
