@@ -47,8 +47,7 @@ TINY = {
 
 def run_program(program: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     """Runs a program in a process that can import the test's modules and find the test's built programs."""
-    environment = forked.environment(SOK_BAZEL_BIN=str(BAZEL_BIN))
-    return forked.run(_IN_FORK, str(program), *flags, env=environment)
+    return forked.run(_IN_FORK, str(program), *flags, env=forked.environment(SOK_BAZEL_BIN=str(BAZEL_BIN)))
 
 
 def run_workload(

@@ -368,10 +368,6 @@ def _of_tables(layer, gradients):
     return [of_tables[table] for table in range(len(SIZES))]
 
 
-def _assert_close(actual, expected):
-    harness.assert_close_arrays(actual, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_outputs_and_gradients_are_those_of_products_and_of_tensorflows_ops(monkeypatch):
     embeddings = [dmp.Embedding(rows, columns, combiner=combiner) for rows, columns, combiner in SIZES]
     layer = dmp.DistributedEmbedding(embeddings, input_table_map=INPUTS)
@@ -379,14 +375,14 @@ def test_outputs_and_gradients_are_those_of_products_and_of_tensorflows_ops(monk
     variables = layer.trainable_variables
     outputs, gradients, seconds = _with_gradients(lambda: _by_layer(layer), variables, second=True)
     expected = _with_gradients(lambda: _by_multiplication(tables), tables, second=True)
-    _assert_close(outputs, expected[0])
-    _assert_close(_of_tables(layer, gradients), expected[1])
-    _assert_close(_of_tables(layer, seconds), expected[2])
+    harness.assert_close_arrays(outputs, expected[0])
+    harness.assert_close_arrays(_of_tables(layer, gradients), expected[1])
+    harness.assert_close_arrays(_of_tables(layer, seconds), expected[2])
     # What a layer on a GPU does.
     monkeypatch.setattr(inputs, "may_be_on_gpu", lambda variable: True)
     by_tensorflow = _with_gradients(lambda: _by_layer(layer), variables, second=False)
-    _assert_close(outputs, by_tensorflow[0])
-    _assert_close(gradients, by_tensorflow[1])
+    harness.assert_close_arrays(outputs, by_tensorflow[0])
+    harness.assert_close_arrays(gradients, by_tensorflow[1])
 
 
 def test_a_lookup_has_one_op_for_all_inputs():

@@ -61,7 +61,6 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"TensorFlow 1\.15 warm-starts one of them only": _is_tensorflow_1,
     r"TensorFlow 1\.15 is tested without Horovod": _is_tensorflow_1,
     r"root reads everything": lambda: os.geteuid() == 0,
-    r"TensorFlow's build for CPUs has no kernel of the op for GPUs": _tables_are_on_a_gpu,
     r"TensorFlow keeps on one device what a branch in a function takes": _tables_are_on_a_gpu,
     r"TensorFlow clears the memory of a plugin's device from the host": _tables_are_on_a_gpu,
     r"a GPU does not count its work": lambda: os.environ.get("SOK_TEST_DEVICE") == "gpu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -18,6 +19,13 @@ v1 = tf.compat.v1
 CPU, GPU = "/CPU:0", "/GPU:0"
 COMBINERS = ("sum", "mean", "sqrtn")
 HOSTILE = (-1, 0, 1, 2, 1000, 2**31, 2**40, -(2**62))
+
+
+def placeholder_for(feed, value):
+    """A placeholder, to which `feed` then feeds the value."""
+    placeholder = v1.placeholder(value.dtype, [None] * value.ndim)
+    feed[placeholder] = value
+    return placeholder
 
 
 class Feature:
@@ -54,11 +62,7 @@ class Feature:
             self.places = self.places[:-1]
 
     def lookup(self, table, feed):
-        def fed(value):
-            placeholder = v1.placeholder(value.dtype, [None] * value.ndim)
-            feed[placeholder] = value
-            return placeholder
-
+        fed = functools.partial(placeholder_for, feed)
         ids = fed(self.ids)
         if self.layout == "dense":
             return group.DenseLookup(table, ids)
@@ -197,13 +201,8 @@ def test_what_a_batch_of_a_group_takes_over_the_bus():
     bags, hotness, tables = 32, 4, 9
     ids = bags * hotness
     feed = {}
+    fed = functools.partial(placeholder_for, feed)
     with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
-
-        def fed(value):
-            placeholder = v1.placeholder(value.dtype, [None] * value.ndim)
-            feed[placeholder] = value
-            return placeholder
-
         with tf.device(GPU):
             variables = [sok.EmbeddingVariable(name=f"table_{t}", dim=4) for t in range(tables)]
         lookups = []

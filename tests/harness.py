@@ -74,7 +74,7 @@ def assert_equal_arrays(arrays: Iterable[Any], others: Iterable[Any], err_msg: s
 
 
 def assert_close_arrays(
-    arrays: Iterable[Any], others: Iterable[Any], rtol: float, atol: float, err_msg: str = ""
+    arrays: Iterable[Any], others: Iterable[Any], rtol: float = 1e-5, atol: float = 1e-6, err_msg: str = ""
 ) -> None:
     """Like `assert_equal_arrays`, within tolerances."""
     for one, other in zip_equal(arrays, others):
