@@ -26,15 +26,8 @@ def area_of(program, *flags, size=1):
 
 OVER_RANKS = ["--embedding_layer", "DMP"]
 # Tables over ranks may be cut in all ways.
-CUT = [
-    *OVER_RANKS,
-    "--row_slice_threshold",
-    "15000",
-    "--column_slice_threshold",
-    "3000",
-    "--data_parallel_threshold",
-    "100",
-]
+CUT = [*OVER_RANKS, "--row_slice_threshold", "15000", "--column_slice_threshold", "3000"]
+CUT += ["--data_parallel_threshold", "100"]
 
 
 @pytest.mark.parametrize("flags, size", [(OVER_RANKS, 1), (CUT, 2), ([], 1), ([], 2)])

@@ -316,11 +316,11 @@ def test_missing_columns_are_empty_and_a_line_with_too_many_is_shown():
             session.run(columns, {lines: ["a,b,c", "d,e,f,g,h", "i,j,k,l"]})
 
 
-def write_numbered_criteo(folder, lines):
-    """Writes a train.txt in which all lines have different first categories."""
+def numbered_criteo(folder, lines, held_out=0.3):
+    """What makes data sets, for `read_share`, of a train.txt whose lines have different first categories."""
     text = [criteo_line(0, "1", f"{number:08x}") for number in range(lines)]
     (folder / "train.txt").write_text("\n".join(text) + "\n")
-    return str(folder)
+    return lambda share: Criteo(str(folder), 9, held_out, BadLines(0, print), share)
 
 
 def read_share(make, share, part, batch_size=6, shuffle_seed=1):
@@ -347,12 +347,11 @@ def test_the_split_is_a_function_of_seed_file_and_line():
 
 
 def test_parts_are_disjoint_whole_and_the_same_in_every_order(tmp_path):
-    folder = write_numbered_criteo(tmp_path, 120)
+    make = numbered_criteo(tmp_path, 120)
     everything = {id_of("C1", f"{number:08x}") for number in range(120)}
 
     def first_categories(part, seed):
-        samples = read_share(lambda share: Criteo(folder, 9, 0.3, BadLines(0, print)), WHOLE, part, 7, seed)
-        return joined(samples)["one_hot"][:, 0].tolist()
+        return joined(read_share(make, WHOLE, part, 7, seed))["one_hot"][:, 0].tolist()
 
     training, again = first_categories("training", 1), first_categories("training", 2)
     held_out = first_categories("held_out", 1)
@@ -376,11 +375,7 @@ def test_synthetic_parts_differ_and_repeat():
 @pytest.mark.parametrize("ranks, part", [(2, "training"), (3, "training"), (3, "held_out"), (7, "held_out")])
 def test_a_step_of_all_ranks_is_a_step_of_one_process(tmp_path, ranks, part):
     # More lines than the ranks' blocks together, so that shares span several blocks.
-    folder = write_numbered_criteo(tmp_path, 2048 * ranks + 501)
-
-    def make(share):
-        return Criteo(folder, 9, 0.3, BadLines(0, print), share)
-
+    make = numbered_criteo(tmp_path, 2048 * ranks + 501)
     expected = read_share(make, WHOLE, part, batch_size=50 * ranks)
     shares = [read_share(make, Share(rank, ranks), part, batch_size=50) for rank in range(ranks)]
     for step, whole in enumerate(expected):
@@ -390,11 +385,7 @@ def test_a_step_of_all_ranks_is_a_step_of_one_process(tmp_path, ranks, part):
 
 
 def test_every_epoch_distributes_the_samples_differently(tmp_path):
-    folder = write_numbered_criteo(tmp_path, 200)
-
-    def make(share):
-        return Criteo(folder, 9, 0.0, BadLines(0, print), share)
-
+    make = numbered_criteo(tmp_path, 200, held_out=0.0)
     first, second = (
         set(joined(read_share(make, Share(1, 2), "training", shuffle_seed=seed))["one_hot"][:, 0])
         for seed in (1, 2)

@@ -29,16 +29,8 @@ def results(table, size, *flags, optimize=False):
     """The results of a run, with what it printed."""
     with tempfile.TemporaryDirectory() as folder:
         flags = [*SMALL, "--train_steps", str(STEPS), "--evaluated", "12", *flags]
-        printed = run_program(
-            f"{FOLDER}/train_transformer.py",
-            "--table",
-            table,
-            *flags,
-            "--output_dir",
-            folder,
-            size=size,
-            optimize=optimize,
-        )
+        flags += ["--table", table, "--output_dir", folder]
+        printed = run_program(f"{FOLDER}/train_transformer.py", *flags, size=size, optimize=optimize)
         with open(f"{folder}/results.json", encoding="utf-8") as file:
             return {**json.load(file), "printed": printed}
 

@@ -159,6 +159,12 @@ def test_a_signal_that_ends_a_forked_program_ends_its_client(folder, tmp_path):
     assert output == "-9\n"
 
 
+def written(path: pathlib.Path) -> int:
+    """The number in a file, as soon as there is one."""
+    message = f"{path} was not written"
+    return int(forked.wait_for(lambda: path.exists() and path.read_text(), message=message))
+
+
 def is_running(pid: int) -> bool:
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -172,10 +178,10 @@ def test_a_program_ends_with_its_client(folder, tmp_path):
     # `exec` keeps the process id of the shell.
     script = 'echo $$ > "$0" && exec "$@"'
     run = beside_a_server(folder, "sh", "-c", script, str(asker_pid), *command(folder, program))
-    child = int(forked.wait_for(lambda: pid.exists() and pid.read_text()))
-    os.kill(int(forked.wait_for(lambda: asker_pid.exists() and asker_pid.read_text())), signal.SIGKILL)
+    child = written(pid)
+    os.kill(written(asker_pid), signal.SIGKILL)
     run.communicate(timeout=60)
-    forked.wait_for(lambda: not is_running(child))  # it does not outlive the one that asked for it
+    forked.wait_for(lambda: not is_running(child), message="the program did not end with the one that asked")
 
 
 GTEST = "<testsuites><testsuite name='Pool'>{}</testsuite></testsuites>"

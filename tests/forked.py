@@ -160,14 +160,14 @@ def succeeded(result: subprocess.CompletedProcess) -> str:
     return result.stdout
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 100) -> Any:
-    """What `condition` returns as soon as that is true. Fails after so many seconds."""
+def wait_for(condition: Callable[[], Any], seconds: float = 100, message: str = "it did not happen") -> Any:
+    """What `condition` returns as soon as that is true. Fails with a message after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         found = condition()
         if found:
             return found
-        assert time.monotonic() < deadline, f"nothing has happened in {seconds} s"
+        assert time.monotonic() < deadline, f"{message} within {seconds} s"
         time.sleep(0.02)
 
 
