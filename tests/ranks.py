@@ -96,10 +96,11 @@ def run(function: Callable, *args: Any, ranks: int, **options: Any) -> list[Any]
     return job.results
 
 
-def run_checks(checks: Sequence[Callable[[], Any]], *, ranks: int, **options: Any) -> dict[str, list[Any]]:
+def run_checks(checks: Sequence[Callable | tuple], *, ranks: int, **options: Any) -> dict[str, list[Any]]:
     """Calls functions one after another on every rank, in one launch.
 
-    An exception ends the launch, because other ranks may be waiting in a collective.
+    A check is a function, or a tuple of one and its arguments. An exception ends the launch, because other
+    ranks may be waiting in a collective.
 
     Returns:
       By function name, the results of all ranks.
@@ -107,11 +108,12 @@ def run_checks(checks: Sequence[Callable[[], Any]], *, ranks: int, **options: An
     Raises:
       AssertionError: as `run`; the outputs name the function.
     """
-    modules = {inspect.getsourcefile(check) for check in checks}
+    calls = [check if isinstance(check, tuple) else (check,) for check in checks]
+    modules = {inspect.getsourcefile(function) for function, *_ in calls}
     assert len(modules) == 1, f"checks of one launch stand in one module, not in {modules}"
-    names = [check.__name__ for check in checks]
-    results = run(_call_checks, modules.pop(), names, ranks=ranks, **options)
-    return {name: [result[name] for result in results] for name in names}
+    named = [(function.__name__, args) for function, *args in calls]
+    results = run(_call_checks, modules.pop(), named, ranks=ranks, **options)
+    return {name: [result[name] for result in results] for name, _ in named}
 
 
 def launch(
@@ -292,12 +294,12 @@ def _job(folder: pathlib.Path, processes: list[_Process], ranks: int, timed_out:
     return Job(results, outputs, by_rank, next((code for code in codes if code), 0), timed_out, seconds)
 
 
-def _call_checks(path: str, names: list[str]) -> dict[str, Any]:
+def _call_checks(path: str, calls: list[tuple[str, list[Any]]]) -> dict[str, Any]:
     module = _module(path)
     results = {}
-    for name in names:
+    for name, args in calls:
         print(f"check {name}", flush=True)
-        results[name] = getattr(module, name)()
+        results[name] = getattr(module, name)(*args)
     return results
 
 

@@ -59,18 +59,22 @@ def _export(folder):
         return exported
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_model_has_the_rows_of_all_ranks(tmp_path, count):
-    folders = ranks.run(_export, str(tmp_path / "ranks"), ranks=count)
-    assert folders == [str(tmp_path / "ranks")] * count
-    ranks.run(_export, str(tmp_path / "one"), ranks=1)
-    found, wanted = (
-        saved_files.serve_model(tmp_path / name, FEEDS, "sparse_operation_kit")["serving_default"]
-        for name in ("ranks", "one")
-    )
-    assert np.unique(wanted["rows"]).size > 1
+def _served(folder):
+    return saved_files.serve_model(folder, FEEDS, "sparse_operation_kit")["serving_default"]
+
+
+def _assert_close(found, wanted):
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_model_has_the_rows_of_all_ranks(tmp_path):
+    folders = ranks.run(_export, str(tmp_path / "ranks"), ranks=3)
+    assert folders == [str(tmp_path / "ranks")] * 3
+    _export(str(tmp_path / "one"))
+    wanted = _served(tmp_path / "one")
+    assert np.unique(wanted["rows"]).size > 1
+    _assert_close(_served(tmp_path / "ranks"), wanted)
     assert sorted(os.listdir(tmp_path)) == ["one", "one.py", "ranks", "ranks.py"]
 
 
@@ -88,13 +92,6 @@ def _export_under_a_strategy(folder):
         return session.run({name: model.outputs[name] for name in ("rows", "logits")}, {model.ids: KEYS})
 
 
-def test_variables_that_all_ranks_initialize_together(tmp_path):
-    wanted = ranks.run(_export_under_a_strategy, str(tmp_path / "model"), ranks=2)[0]
-    found = saved_files.serve_model(tmp_path / "model", FEEDS, "sparse_operation_kit")["serving_default"]
-    for name, value in wanted.items():
-        np.testing.assert_allclose(found[name][: len(KEYS)], value, rtol=1e-5, atol=1e-6, err_msg=name)
-
-
 def _export_alone(folder):
     session_exports._PATIENCE_SECONDS = 2
     with harness.graph_and_session() as session:
@@ -109,9 +106,11 @@ def _export_alone(folder):
             time.sleep(6)  # It trains, and does not export.
 
 
-def test_a_rank_that_exports_alone_raises(tmp_path):
-    ranks.run(_export_alone, str(tmp_path / "model"), ranks=2)
-    assert not os.listdir(tmp_path)
+def test_variables_that_all_ranks_initialize_together_and_a_rank_that_exports_alone_raises(tmp_path):
+    exports = [(_export_under_a_strategy, str(tmp_path / "model")), (_export_alone, str(tmp_path / "alone"))]
+    wanted = ranks.run_checks(exports, ranks=2)["_export_under_a_strategy"][0]
+    assert os.listdir(tmp_path) == ["model"]
+    _assert_close({name: value[: len(KEYS)] for name, value in _served(tmp_path / "model").items()}, wanted)
 
 
 def test_the_chief_exports_the_rows_of_all_servers(tmp_path):
@@ -125,9 +124,4 @@ def test_the_chief_exports_the_rows_of_all_servers(tmp_path):
                 for _ in range(2):
                     session.run(model.train)
                 model.export(session, tmp_path / str(servers))
-    one, two = (
-        saved_files.serve_model(tmp_path / str(servers), FEEDS, "sparse_operation_kit")["serving_default"]
-        for servers in (0, 2)
-    )
-    for name, value in one.items():
-        np.testing.assert_allclose(two[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+    _assert_close(_served(tmp_path / "2"), _served(tmp_path / "0"))
