@@ -4,6 +4,7 @@ branches, which all ranks must take alike."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,14 +23,9 @@ from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
 RANKS = 3
+RANKS_BRANCH = 2
+GROUPS = sized([2, 3, 4], [2])  # the numbers of ranks that train groups
 DIRECT_ROWS = 12
-
-
-def _rank() -> tuple[int, int]:
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    return hvd.rank(), hvd.size()
 
 
 def _keys(rank: int, salt: int = 0) -> np.ndarray:
@@ -64,7 +60,7 @@ def _even_keys(rank: int) -> np.ndarray:
 
 
 def _tensorflow_lookups_of_a_rank() -> list[np.ndarray]:
-    return _tensorflow_lookups(_even_keys(_rank()[0]))
+    return _tensorflow_lookups(_even_keys(communicator().rank))
 
 
 def _many_tables(keys_by_salt: list[np.ndarray], first: int = 0) -> list[np.ndarray]:
@@ -89,7 +85,7 @@ def _many_tables(keys_by_salt: list[np.ndarray], first: int = 0) -> list[np.ndar
 
 
 def _many_tables_of_a_rank() -> list[np.ndarray]:
-    rank, _ = _rank()
+    rank = communicator().rank
     return _many_tables([_keys(rank, salt) for salt in range(6)], first=2 * rank)
 
 
@@ -102,12 +98,11 @@ def _direct_table(size: int) -> tuple[list, np.ndarray]:
 
 
 def _direct_table_of_a_rank() -> tuple[list, np.ndarray]:
-    return _direct_table(_rank()[1])
+    return _direct_table(communicator().size)
 
 
 def _trained_with_gradients_in(dtype: tf.DType) -> np.ndarray:
     """The rows of three keys that all ranks train, with gradients that 16 bits cannot represent."""
-    rank, _ = _rank()
     initialize._reset()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(
@@ -116,7 +111,7 @@ def _trained_with_gradients_in(dtype: tf.DType) -> np.ndarray:
         table = sok.EmbeddingVariable("table", 1, initializer=0.0)
         rows = tf.nn.embedding_lookup(table, tf.constant([0, 1, 2], tf.int64))
         step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(
-            tf.reduce_sum(rows) * (1 + 2.0**-14 + rank)
+            tf.reduce_sum(rows) * (1 + 2.0**-14 + communicator().rank)
         )
         harness.initialize(session)
         session.run(step)
@@ -130,15 +125,17 @@ def _gradients_in_all_dtypes() -> list[np.ndarray]:
         initialize._reset()
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, list]:
-    checks = [
-        _tensorflow_lookups_of_a_rank,
-        _many_tables_of_a_rank,
-        _direct_table_of_a_rank,
-        _gradients_in_all_dtypes,
-    ]
-    return ranks.run_checks(checks, ranks=RANKS)
+@functools.lru_cache(maxsize=None)
+def _launched(size: int) -> dict[str, list]:
+    """The results of the checks that run on a number of ranks."""
+    checks = [_train_a_rank] if size in GROUPS else []
+    if size == RANKS:
+        checks += [_tensorflow_lookups_of_a_rank, _many_tables_of_a_rank, _direct_table_of_a_rank]
+        checks += [_gradients_in_all_dtypes]
+    if size == RANKS_BRANCH:
+        # More ranks would make the same ops, so the features are counted on two.
+        checks += [_exchanges_by_features, _train_both_ways, _take_different_branches]
+    return ranks.run_checks([_trained, *checks], ranks=size, env={"SOK_STALL_SECONDS": "2"})
 
 
 def _assert_joined(by_rank: list[list[np.ndarray]], one: list[np.ndarray]) -> None:
@@ -147,26 +144,25 @@ def _assert_joined(by_rank: list[list[np.ndarray]], one: list[np.ndarray]) -> No
         np.testing.assert_allclose(joined, expected, atol=1e-6, rtol=1e-5)
 
 
-def test_tensorflows_lookups(results):
-    by_rank = results["_tensorflow_lookups_of_a_rank"]
+def test_tensorflows_lookups():
     keys = np.concatenate([_even_keys(rank) for rank in range(RANKS)])
-    _assert_joined(by_rank, _tensorflow_lookups(keys))
+    _assert_joined(_launched(RANKS)["_tensorflow_lookups_of_a_rank"], _tensorflow_lookups(keys))
 
 
-def test_a_group_of_many_tables(results):
+def test_a_group_of_many_tables():
     keys = [np.concatenate([_keys(rank, salt) for rank in range(RANKS)]) for salt in range(6)]
-    _assert_joined(results["_many_tables_of_a_rank"], _many_tables(keys))
+    _assert_joined(_launched(RANKS)["_many_tables_of_a_rank"], _many_tables(keys))
 
 
-def test_a_direct_table_reads_as_one_tensor_on_every_rank(results):
+def test_a_direct_table_reads_as_one_tensor_on_every_rank():
     expected_shape, expected = _direct_table(1)
-    for shape, values in results["_direct_table_of_a_rank"]:
+    for shape, values in _launched(RANKS)["_direct_table_of_a_rank"]:
         assert shape == expected_shape == [DIRECT_ROWS, 2]
         np.testing.assert_array_equal(values, expected)
 
 
-def test_gradients_travel_in_the_dtype_that_init_was_given(results):
-    for exact, half, brain in results["_gradients_in_all_dtypes"]:
+def test_gradients_travel_in_the_dtype_that_init_was_given():
+    for exact, half, brain in _launched(RANKS)["_gradients_in_all_dtypes"]:
         # A rank's message to itself is rounded too, so that rows do not depend on their owner.
         total = sum(1 + 2.0**-14 + rank for rank in range(RANKS))
         np.testing.assert_allclose(exact, -np.full([3, 1], total), rtol=1e-7)
@@ -234,8 +230,7 @@ def _train(batch: Batch, side_by_side: bool) -> list[np.ndarray]:
 
 
 def _train_a_rank() -> list[list[np.ndarray]]:
-    rank, _ = _rank()
-    return [_train(Batch(rank), side_by_side) for side_by_side in (False, True)]
+    return [_train(Batch(communicator().rank), side_by_side) for side_by_side in (False, True)]
 
 
 def _exchanges_of_a_step(features: int) -> int:
@@ -261,33 +256,23 @@ def _exchanges_by_features() -> dict[int, int]:
     return {features: _exchanges_of_a_step(features) for features in FEATURES}
 
 
-@pytest.fixture(scope="module", params=sized([2, 3, 4], [2]))
-def groups(request) -> tuple[int, dict[str, list]]:
-    # More ranks would make the same ops, so the features are counted on two.
-    checks = [_train_a_rank, _exchanges_by_features] if request.param == 2 else [_train_a_rank]
-    return request.param, ranks.run_checks(checks, ranks=request.param)
-
-
-def test_a_group_gives_what_one_process_gives_on_all_batches(groups):
-    size, by_check = groups
+@pytest.mark.parametrize("size", GROUPS)
+def test_a_group_gives_what_one_process_gives_on_all_batches(size):
+    by_rank = _launched(size)["_train_a_rank"]
     expected = _train(Batch.joined([Batch(rank) for rank in range(size)]), False)
     for way in (0, 1):
-        before, after = (
-            np.concatenate([of_rank[way][when] for of_rank in by_check["_train_a_rank"]]) for when in (0, 1)
-        )
+        before, after = (np.concatenate([of_rank[way][when] for of_rank in by_rank]) for when in (0, 1))
         np.testing.assert_array_equal(before, expected[0])
         np.testing.assert_allclose(after, expected[1], rtol=1e-5, atol=1e-6)
         assert np.abs(after - before).max() > 0.01
 
 
-@pytest.mark.parametrize("groups", [2], indirect=True, scope="module")
-def test_a_step_has_three_exchanges_whatever_the_number_of_features(groups):
-    size, by_check = groups
-    assert by_check["_exchanges_by_features"] == [dict.fromkeys(FEATURES, 3)] * size
+def test_a_step_has_three_exchanges_whatever_the_number_of_features():
+    found = _launched(RANKS_BRANCH)["_exchanges_by_features"]
+    assert found == [dict.fromkeys(FEATURES, 3)] * RANKS_BRANCH
 
 
 v1 = tf.compat.v1
-RANKS_BRANCH = 2
 DIM = 3
 # Whether the first and the second condition hold, in each step.
 STEPS = [(False, False), (True, False), (True, True), (False, True), (True, True)]
@@ -314,8 +299,7 @@ def _rows(model: dict) -> tf.Tensor:
 
 def _train_branch() -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Keys and rows of both tables after each step, sorted by key."""
-    ranks_here = communicator()
-    part = slice(8 * ranks_here.rank, 8 * ranks_here.rank + 8) if ranks_here.size > 1 else slice(None)
+    known = communicator()
     with harness.graph_and_session() as session:
         model = {name: v1.placeholder(tf.bool, []) for name in ("first", "second")}
         model["keys"] = v1.placeholder(tf.int64, [None])
@@ -325,8 +309,8 @@ def _train_branch() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         step = sok.DistributedOptimizer(v1.train.AdamOptimizer(0.01), op="sum").minimize(loss)
         harness.initialize(session)
         for number, (first, second) in enumerate(STEPS):
-            feed = {model["first"]: first, model["second"]: second, model["keys"]: _batch(number)[part]}
-            session.run(step, feed)
+            keys = np.split(_batch(number), known.size)[known.rank]
+            session.run(step, {model["first"]: first, model["second"]: second, model["keys"]: keys})
             for keys, rows in harness.contents_of_tables(session, tables):
                 order = np.argsort(keys)
                 yield keys[order], rows[order]
@@ -359,9 +343,8 @@ def _take_different_branches() -> str:
 
 
 def test_as_in_one_process():
-    results = ranks.run(_train_both_ways, ranks=RANKS_BRANCH)
     want = list(_train_branch())
-    for of_rank in results:
+    for of_rank in _launched(RANKS_BRANCH)["_train_both_ways"]:
         for of_way in of_rank:
             for (keys, rows), (want_keys, want_rows) in zip_equal(of_way, want):
                 np.testing.assert_array_equal(keys, want_keys)
@@ -369,7 +352,7 @@ def test_as_in_one_process():
 
 
 def test_ranks_that_take_different_branches_get_an_error():
-    for message in ranks.run(_take_different_branches, ranks=RANKS_BRANCH, env={"SOK_STALL_SECONDS": "2"}):
+    for message in _launched(RANKS_BRANCH)["_take_different_branches"]:
         waits = "rank 0 waits for 'lookup of 'users': ids'; rank 1 waits for 'lookup of 'items': ids'"
         assert waits in message, message
 
@@ -412,9 +395,9 @@ def _trained() -> dict[str, list]:
 
 
 def test_ranks_give_the_bits_of_one_process():
-    (alone,) = ranks.run(_trained, ranks=1)
+    alone = _trained()
     for size in (2, 3, 4):
-        results = ranks.run(_trained, ranks=size)
+        results = _launched(size)["_trained"]
         for table in (0, 1):
             together = {}
             for result in results:

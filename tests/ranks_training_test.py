@@ -19,6 +19,7 @@ from device_of_tests import sized
 from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.ranks.communicator import communicator
 
 DIM = 5
 SLOTS = 3
@@ -202,20 +203,27 @@ def train(case: Case, size: int, batches: list[Batch]) -> dict:
         return {"initial": initial, "outputs": outputs, "table": table, "rows": session.run(count)}
 
 
-def _train_all() -> dict[str, dict]:
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    return {
-        case.name: train(case, hvd.size(), [batch_of(case, step, hvd.rank()) for step in range(STEPS)])
-        for case in _cases(hvd.size())
+def _train_all() -> tuple[dict[str, dict], dict[int, list]]:
+    """The results of cases by name, and the runs of feature columns by seed."""
+    rank, size = communicator().rank, communicator().size
+    of_cases = {
+        case.name: train(case, size, [batch_of(case, step, rank) for step in range(STEPS)])
+        for case in _cases(size)
     }
+    return of_cases, train_both_ways(SEEDS.get(size, ()))
 
 
 @functools.lru_cache(maxsize=None)
-def _launched(size: int, transport: str) -> ranks.Job:
+def _launched(size: int) -> ranks.Job:
     """The result of a launch. Failures are cached too, so that they are not repeated for each case."""
-    return ranks.launch(_train_all, ranks=size, transport=transport)
+    return ranks.launch(_train_all, ranks=size, transport="mpi" if size == 2 else "gloo", timeout=300)
+
+
+def _results(size: int) -> list[tuple[dict[str, dict], dict[int, list]]]:
+    """Of each rank."""
+    job = _launched(size)
+    assert job.returncode == 0 and not job.timed_out, job.report()
+    return job.results
 
 
 @functools.lru_cache(maxsize=None)
@@ -231,17 +239,15 @@ def _cases(size: int) -> list[Case]:
 
 
 @pytest.mark.parametrize(
-    ("size", "transport", "case"),
+    ("size", "case"),
     [
-        pytest.param(size, transport, case, id=f"{transport}-{size}-{case.name}")
-        for size, transport in sized([(1, "gloo"), (2, "mpi"), (3, "gloo"), (4, "gloo")], [(3, "gloo")])
+        pytest.param(size, case, id=f"{size}-{case.name}")
+        for size in sized([1, 2, 3, 4], [3])
         for case in _cases(size)
     ],
 )
-def test_ranks_equal_one_process(size, transport, case):
-    job = _launched(size, transport)
-    assert job.returncode == 0 and not job.timed_out, job.report()
-    by_rank = [result[case.name] for result in job.results]
+def test_ranks_equal_one_process(size, case):
+    by_rank = [of_cases[case.name] for of_cases, _ in _results(size)]
     one = _trained_in_one_process(case, size)
     exact = case.integers
     compare = (
@@ -271,6 +277,7 @@ def test_ranks_equal_one_process(size, transport, case):
 STEPS_COLUMNS = sized(50, 10)
 SAMPLES = 12  # of a step over all ranks
 OPTIMIZERS_COLUMNS = ("adagrad", "adam", "sgd")
+SEEDS = sized({1: (301,), 2: (301, 306), 3: (303,)}, {3: (301,)})  # of recipes, by number of ranks
 
 
 def global_steps(recipes, seed):
@@ -286,13 +293,11 @@ def part_of(values, rank, size):
 
 def train_both_ways(seeds):
     """By seed, the runs without and with scopes, on this rank's part of the batches."""
-    import horovod.tensorflow as hvd
-
-    hvd.init()
+    rank, size = communicator().rank, communicator().size
     runs = {}
     for seed in seeds:
         recipes = sets.random_recipes(seed)
-        steps = [part_of(values, hvd.rank(), hvd.size()) for values in global_steps(recipes, seed)]
+        steps = [part_of(values, rank, size) for values in global_steps(recipes, seed)]
         optimizer = OPTIMIZERS_COLUMNS[seed % len(OPTIMIZERS_COLUMNS)]
         runs[seed] = [sets.train(recipes, scoped, steps, optimizer, SAMPLES) for scoped in (False, True)]
     return runs
@@ -310,10 +315,10 @@ def train_in_one_process(seed):
     )
 
 
-@pytest.mark.parametrize(("size", "seeds"), sized([(1, (301,)), (2, (301, 306)), (3, (303,))], [(2, (301,))]))
-def test_any_number_of_ranks_trains_the_same_with_and_without_scopes(size, seeds):
-    results = ranks.run(train_both_ways, seeds, ranks=size, timeout=240)
-    for seed in seeds:
+@pytest.mark.parametrize("size", SEEDS)
+def test_any_number_of_ranks_trains_the_same_with_and_without_scopes(size):
+    results = [of_seeds for _, of_seeds in _results(size)]
+    for seed in SEEDS[size]:
         recipes = sets.random_recipes(seed)
         for alone, grouped in (result[seed] for result in results):
             np.testing.assert_array_equal(grouped.outputs[0], alone.outputs[0])
