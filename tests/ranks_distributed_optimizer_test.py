@@ -3,6 +3,7 @@
 fused updates give the same bits with the same exchanges."""
 
 import contextlib
+import functools
 
 import numpy as np
 import pytest
@@ -77,11 +78,10 @@ class _Model:
 
 
 def _trained(make_train_op):
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
-        session.run(sok.Init(global_batch_size=BATCH, seed=1))
+    with harness.graph_and_session() as session:
         model = _Model()
         step = make_train_op(model)
-        session.run(tf.compat.v1.global_variables_initializer())
+        harness.initialize(session)
         for i in range(STEPS):
             session.run(step, model.feed(i))
         return model.state(session)
@@ -183,7 +183,7 @@ def check_sum_and_average():
             parts = tf.reduce_sum(dense) + tf.reduce_sum(tf.gather(sliced, [0]))
             loss = parts * (1.0 + communicator().rank)
             step = Distributed(train.GradientDescentOptimizer(1.0), op=op).minimize(loss)
-            session.run(tf.compat.v1.global_variables_initializer())
+            harness.initialize(session)
             session.run(step)
             moved.append([-float(np.squeeze(value)) for value in session.run([dense, sliced])])
     return moved
@@ -192,8 +192,7 @@ def check_sum_and_average():
 def check_a_gradient_that_is_not_finite_on_one_rank():
     results = []
     for wrapped in ("loss scale outside", "loss scale inside"):
-        with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
-            session.run(sok.Init(global_batch_size=BATCH, seed=1))
+        with harness.graph_and_session() as session:
             table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
             poison = tf.compat.v1.placeholder(tf.float32, [])
             rows = tf.nn.embedding_lookup(table, [communicator().rank])
@@ -201,7 +200,7 @@ def check_a_gradient_that_is_not_finite_on_one_rank():
             step = optimizer.minimize(tf.reduce_sum(rows) * poison)
             scale = getattr(optimizer, "loss_scale", None)
             scale = optimizer.inner_optimizer.loss_scale if scale is None else scale
-            session.run(tf.compat.v1.global_variables_initializer())
+            harness.initialize(session)
             last = communicator().rank == communicator().size - 1
             session.run(step, {poison: np.inf if last else 1.0})
             skipped = session.run([rows, scale])
@@ -216,51 +215,44 @@ CHECKS = [value for name, value in list(globals().items()) if name.startswith("c
 SIZE = sized(3, 2)
 
 
-@pytest.fixture(scope="module")
-def launched():
-    return ranks.run_checks(CHECKS, ranks=SIZE)
+@functools.lru_cache(maxsize=None)
+def _launched(size):
+    """The results of the checks that run on a number of ranks; MPI starts two of them."""
+    checks = CHECKS if size == SIZE else [check_sum_and_average]
+    of_updates = [_check_optimizers] if size in CASES else []
+    return ranks.run_checks([*checks, *of_updates], ranks=size, transport="mpi" if size == 2 else "gloo")
 
 
 @pytest.fixture(scope="module")
 def one_process():
-    initialize._reset()
-    yield check_training()
-    initialize._reset()
+    return check_training()
 
 
 @pytest.mark.parametrize("way", [*WAYS, *OF_RANKS])
-def test_training_is_that_of_one_process(launched, one_process, way):
+def test_training_is_that_of_one_process(one_process, way):
     expected = one_process[OF_RANKS[way][1] if way in OF_RANKS else way]
-    for of_rank in launched["check_training"]:
+    for of_rank in _launched(SIZE)["check_training"]:
         harness.assert_close_arrays(of_rank[way], expected, rtol=1e-5, atol=1e-5)
 
 
-def _assert_sums_and_averages(results, size):
+@pytest.mark.parametrize("size", [2, 3])
+def test_sum_and_average(size):
     total = sum(range(1, size + 1))
     expected = [[total] * 2, [total / size] * 2] * 2
-    for moved in results["check_sum_and_average"]:
+    for moved in _launched(size)["check_sum_and_average"]:
         np.testing.assert_allclose(moved, expected, rtol=1e-6)
 
 
-def test_sum_and_average(launched):
-    _assert_sums_and_averages(launched, SIZE)
-
-
-def test_sum_and_average_over_mpi():
-    results = ranks.run_checks([check_sum_and_average], ranks=2, transport="mpi")
-    _assert_sums_and_averages(results, 2)
-
-
-def test_gradients_of_tables_that_horovod_gathered_are_refused(launched):
-    for messages in launched["check_gathered_gradients_of_tables_are_refused"]:
+def test_gradients_of_tables_that_horovod_gathered_are_refused():
+    for messages in _launched(SIZE)["check_gathered_gradients_of_tables_are_refused"]:
         assert len(messages) == 2
         for message in messages:
             assert "embedding variable 'table' went through Horovod's allreduce" in message
             assert "sok.DistributedOptimizer" in message
 
 
-def test_all_ranks_skip_a_step_that_is_not_finite_on_one(launched):
-    for results in launched["check_a_gradient_that_is_not_finite_on_one_rank"]:
+def test_all_ranks_skip_a_step_that_is_not_finite_on_one():
+    for results in _launched(SIZE)["check_a_gradient_that_is_not_finite_on_one_rank"]:
         assert results == [[[[1.0, 1.0]], 4.0, [[0.5, 0.5]]]] * 2
 
 
@@ -320,9 +312,7 @@ class Model:
 
 def _bags(keys):
     """Bags of up to three keys."""
-    count = tf.shape(keys, out_type=tf.int64)[0]
-    indices = tf.stack([tf.range(count) // 3, tf.range(count) % 3], axis=1)
-    return tf.SparseTensor(indices, keys, [(count + 2) // 3, 3])
+    return tf.RaggedTensor.from_value_rowids(keys, tf.range(tf.size(keys)) // 3).to_sparse()
 
 
 @contextlib.contextmanager
@@ -407,4 +397,5 @@ def _check_optimizers():
 
 @pytest.mark.parametrize("size", CASES)
 def test_ranks_train_with_the_same_bits(size):
-    ranks.run(_check_optimizers, ranks=size)
+    """The output names the optimizer."""
+    _launched(size)

@@ -17,6 +17,7 @@ from sparse_operation_kit.ranks.communicator import communicator
 ROWS, DIMS, COMBINERS = (17, 7, 11), (3, 5, 1), ("sum", "mean", "sum")
 BATCH = 12
 RATE = 0.25
+SIZES = sized([1, 3, 2], [3, 2])  # numbers of ranks, each of which loads what the one before has saved
 
 
 def _values():
@@ -95,7 +96,7 @@ def _train(folder):
 
 
 def _load(folder):
-    """Returns all rows of the variables after a load."""
+    """All rows of the variables after a load."""
     with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
         variables = _variables(communicator().size)
         load = sok.load(folder, variables)
@@ -132,10 +133,23 @@ def expected():
     return _expected()
 
 
-@pytest.mark.parametrize(("size", "other"), sized([(1, 3), (2, 1), (3, 2)], [(2, 3)]))
-def test_ranks_train_as_one_process(tmp_path, expected, size, other):
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory):
+    """By number of ranks, the folder in which they saved, and the results of their checks."""
+    found = {}
+    for size, before in zip(SIZES, [None, *SIZES]):
+        folder = str(tmp_path_factory.mktemp("saved"))
+        checks = [(_train, folder), (_save, folder), _look_up_a_bad_key]
+        if before is not None:
+            checks += [(_load, found[before][0]), (_restore, found[before][0])]
+        found[size] = folder, ranks.run_checks(checks, ranks=size)
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_ranks_train_as_one_process(launched, expected, size):
     outputs, trained, initial = expected
-    results = ranks.run(_train, str(tmp_path), ranks=size)
+    results = launched[size][1]["_train"]
     for table in range(3):
         got = np.concatenate([result["outputs"][table] for result in results])
         np.testing.assert_allclose(got, outputs[table], rtol=1e-5, atol=1e-6)
@@ -154,8 +168,12 @@ def test_ranks_train_as_one_process(tmp_path, expected, size, other):
         grown.update(zip_equal(keys.tolist(), rows))
         assert result["shapes"][:2] == [list(spread.shape), list(placed.shape)]
     np.testing.assert_allclose([grown[key] for key in range(ROWS[2])], trained[2], rtol=1e-5, atol=1e-6)
-    for loaded in ranks.run(_load, str(tmp_path), ranks=other):
-        harness.assert_close_arrays(loaded, trained, rtol=1e-5, atol=1e-6)
+
+
+def test_a_dump_loads_on_another_number_of_ranks(launched, expected):
+    of_ranks = [loaded for size in SIZES[1:] for loaded in launched[size][1]["_load"]]
+    for loaded in [*of_ranks, _load(launched[SIZES[-1]][0])]:
+        harness.assert_close_arrays(loaded, expected[1], rtol=1e-5, atol=1e-6)
 
 
 def _saved(modes):
@@ -171,8 +189,9 @@ def _saved(modes):
     return variables, everything
 
 
-def _save(prefix, modes):
+def _save(folder):
     """Trains a step and saves; returns all rows."""
+    modes = [None, f"localized:{communicator().size - 1}", "localized:0"]
     with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
         variables, rows = _saved(modes)
         loss = tf.add_n([tf.reduce_sum(tf.square(one[::2])) for one in rows])
@@ -180,32 +199,32 @@ def _save(prefix, modes):
         saver = tf.compat.v1.train.Saver()
         session.run(tf.compat.v1.global_variables_initializer())
         session.run(step)
-        saver.save(session, prefix)
+        saver.save(session, f"{folder}/model.ckpt")
         return session.run(rows)
 
 
-def _restore(prefix, modes):
+def _restore(folder):
     """Returns all rows after a restore, and the keys that this rank holds."""
+    modes = ["localized:1", None, f"localized:{communicator().size - 1}"]
     with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
         variables, rows = _saved(modes)
         saver = tf.compat.v1.train.Saver()
         session.run(tf.compat.v1.global_variables_initializer())
-        saver.restore(session, prefix)
+        saver.restore(session, f"{folder}/model.ckpt")
         return session.run([rows, [sok.export(variable)[0] for variable in variables]])
 
 
-@pytest.mark.parametrize(("size", "other"), sized([(1, 3), (3, 2)], [(3, 2)]))
-def test_a_checkpoint_goes_from_any_mode_to_any_other(tmp_path, size, other):
-    prefix = str(tmp_path / "model.ckpt")
-    saved = ranks.run(_save, prefix, [None, f"localized:{size - 1}", "localized:0"], ranks=size)[0]
-    modes = ["localized:1", None, f"localized:{other - 1}"]
-    for rank, (rows, keys) in enumerate(ranks.run(_restore, prefix, modes, ranks=other)):
+@pytest.mark.parametrize(("size", "other"), list(zip(SIZES, SIZES[1:])))
+def test_a_checkpoint_goes_from_any_mode_to_any_other(launched, size, other):
+    folder, of_size = launched[size]
+    saved = of_size["_save"][0]
+    for rank, (rows, keys) in enumerate(launched[other][1]["_restore"]):
         for table, target in enumerate((1, None, other - 1)):
             np.testing.assert_array_equal(rows[table], saved[table])
             on_target = range(ROWS[table] if rank == target else 0)
             own = range(rank, ROWS[table], other) if target is None else on_target
             assert sorted(keys[table].tolist()) == list(own)
-    assert list(problems(open_checkpoint(prefix))) == []
+    assert list(problems(open_checkpoint(f"{folder}/model.ckpt"))) == []
 
 
 def _look_up_a_bad_key():
@@ -226,7 +245,7 @@ def _look_up_a_bad_key():
     return errors
 
 
-def test_a_bad_key_of_one_rank_is_an_error_on_all():
-    for errors in ranks.run(_look_up_a_bad_key, ranks=3):
+def test_a_bad_key_of_one_rank_is_an_error_on_all(launched):
+    for errors in launched[3][1]["_look_up_a_bad_key"]:
         for error, (name, rows) in zip_equal(errors, [("spread", 17)] * 3 + [("placed", 7)] * 3):
             assert f"'{name}' has no row for key {rows + 1}" in error and f"[0, {rows})" in error

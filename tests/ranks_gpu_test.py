@@ -66,14 +66,15 @@ class Model:
         self.keys = [v1.placeholder(tf.int64, [None]) for _ in range(5)]
         self.training = v1.placeholder_with_default(True, [])
         bags = [_bags(keys) for keys in self.keys]
+        sparse = [of_keys.to_sparse() for of_keys in bags]
         self.weights = tf.cast(self.keys[0] % 5, tf.float32) / 4 + 0.25
         self.outputs = group.lookup_group(
             [
-                group.SparseLookup(shared, bags[0], "mean", weights=self.weights),
+                group.SparseLookup(shared, sparse[0], "mean", weights=self.weights),
                 group.DenseLookup(shared, self.keys[1]),
-                group.SparseLookup(sums, bags[2], "mean", exchange="sums"),
+                group.SparseLookup(sums, sparse[2], "mean", exchange="sums"),
                 group.DenseLookup(last, self.keys[3]),
-                group.RaggedLookup(everywhere, tf.RaggedTensor.from_sparse(bags[4]), "sqrtn"),
+                group.RaggedLookup(everywhere, bags[4], "sqrtn"),
                 group.DenseLookup(ranges, self.keys[4]),
             ],
             training=self.training,
@@ -101,9 +102,7 @@ class Model:
 
 def _bags(keys):
     """Bags of up to two keys."""
-    count = tf.shape(keys, out_type=tf.int64)[0]
-    indices = tf.stack([tf.range(count) // 2, tf.range(count) % 2], axis=1)
-    return tf.SparseTensor(indices, keys, tf.stack([(count + 1) // 2, 2]))
+    return tf.RaggedTensor.from_value_rowids(keys, tf.range(tf.size(keys)) // 2)
 
 
 def init():
@@ -184,8 +183,8 @@ def _placed_and_counted():
         return placed, copied.to_host - sent, copied.to_device - received - fed, copied.to_host_by_ops
 
 
-def test_words_leave_the_device_only_to_be_sent():
-    for placed, to_host, to_device, by_ops in ranks.run(_placed_and_counted, ranks=2):
+def test_words_leave_the_device_only_to_be_sent(of_two_ranks):
+    for placed, to_host, to_device, by_ops in of_two_ranks["_placed_and_counted"]:
         assert placed.pop("SokPackBatch") == "CPU"
         assert len(placed) >= 6 and set(placed.values()) == {"GPU"}, placed
         # Scalars, such as hyper-parameters, may be anywhere.
@@ -211,8 +210,8 @@ def _allreduced():
         return results, [tf.DeviceSpec.from_string(node.device).device_type for node in opaque]
 
 
-def test_gradients_of_ordinary_variables_go_to_horovod_from_where_they_are():
-    for results, devices in ranks.run(_allreduced, ranks=2):
+def test_gradients_of_ordinary_variables_go_to_horovod_from_where_they_are(of_two_ranks):
+    for results, devices in of_two_ranks["_allreduced"]:
         assert devices == ["GPU", "CPU", "CPU"]
         harness.assert_equal_arrays(results, [[2.0, 4.5], [6.0, 11.0], [4, 9]])
 
@@ -243,13 +242,14 @@ def _copied_by_a_prefetched_step():
         return copied.to_host - sent, to_device, copied.to_host_by_ops
 
 
-def test_words_of_a_prefetched_batch_stay_on_the_device():
-    for to_host, to_device, by_ops in ranks.run(_copied_by_a_prefetched_step, ranks=2):
+def test_words_of_a_prefetched_batch_stay_on_the_device(of_two_ranks):
+    for to_host, to_device, by_ops in of_two_ranks["_copied_by_a_prefetched_step"]:
         assert 0 <= to_host < 256 and 0 <= to_device < 256
         assert 0 < by_ops < 512
 
 
-def _one_bad_batch(size):
+def _one_bad_batch():
+    size = communicator().size
     with tf.Graph().as_default(), fake_gpu_device.session() as session:
         with tf.device(GPU):
             table = sok.EmbeddingVariable("clicks", 2, capacity=3)
@@ -270,8 +270,8 @@ def _one_bad_batch(size):
         return session.run(rows, good).shape
 
 
-def test_an_error_on_one_rank_is_an_error_on_all():
-    assert ranks.run(_one_bad_batch, 2, ranks=2) == [(2, 2), (2, 2)]
+def test_an_error_on_one_rank_is_an_error_on_all(of_two_ranks):
+    assert of_two_ranks["_one_bad_batch"] == [(2, 2), (2, 2)]
 
 
 def _restored(device, prefix):
@@ -299,11 +299,6 @@ def _save_and_restore(folder):
     for restored in (on_gpu, on_cpu):
         same_bits(_sorted(restored[0]), _sorted(saved[CPU]))
     same_bits(_sorted(on_gpu[1]), _sorted(on_cpu[1]))
-    return True
-
-
-def test_checkpoints_restore_on_the_other_device(tmp_path):
-    assert all(ranks.run(_save_and_restore, str(tmp_path), ranks=2))
 
 
 def _exchanges_in_two_orders():
@@ -318,13 +313,31 @@ def _exchanges_in_two_orders():
                 words = tf.identity(fed)
             previous = [words]
             received[name] = communicator().exchange(words, [1] * size, name, beside=words.op)[0]
-        config = v1.ConfigProto(inter_op_parallelism_threads=1)
+        # Of this session: the process's would be as many as its first session asked for.
+        config = v1.ConfigProto(inter_op_parallelism_threads=1, use_per_session_threads=True)
         with v1.Session(config=config) as session:
             return session.run([received["first"], received["second"]], {fed: np.arange(size) + 10 * me})
 
 
-def test_an_exchange_blocks_no_thread_of_the_executor():
-    results = ranks.run(_exchanges_in_two_orders, ranks=2, env={"SOK_STALL_SECONDS": "20"})
-    for rank, exchanged in enumerate(results):
+@pytest.fixture(scope="module")
+def of_two_ranks(tmp_path_factory):
+    """The results of two ranks, which also save and restore."""
+    checks = [
+        _placed_and_counted,
+        _allreduced,
+        _copied_by_a_prefetched_step,
+        _one_bad_batch,
+        _exchanges_in_two_orders,
+        (_save_and_restore, str(tmp_path_factory.mktemp("saved"))),
+    ]
+    return ranks.run_checks(checks, ranks=2, env={"SOK_STALL_SECONDS": "20"})
+
+
+def test_checkpoints_restore_on_the_other_device(of_two_ranks):
+    assert of_two_ranks["_save_and_restore"] == [None, None]
+
+
+def test_an_exchange_blocks_no_thread_of_the_executor(of_two_ranks):
+    for rank, exchanged in enumerate(of_two_ranks["_exchanges_in_two_orders"]):
         for received in exchanged:
             np.testing.assert_array_equal(received, [rank, 10 + rank])

@@ -99,18 +99,16 @@ def check_averages():
     size = communicator().size
     total = sum(range(1, size + 1))
     for way, (make_step, *averaged) in AVERAGES.items():
-        with tf.Graph().as_default(), deeprec.CollectiveStrategy().scope():
-            with tf.compat.v1.Session(config=harness.session_config()) as session:
-                sok.Init(global_batch_size=size, seed=1)
-                table = sok.EmbeddingVariable("table", dim=1, initializer=0.0)
-                dense = tf.compat.v1.get_variable("dense", initializer=[0.0], use_resource=True)
-                step = make_step(_loss_of_rank(table, dense), [table, dense])
-                rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
-                session.run(tf.compat.v1.global_variables_initializer())
-                session.run(step)
-                moved = [-float(np.squeeze(value)) for value in session.run([rows, dense])]
-                expected = [total / size if is_averaged else total for is_averaged in averaged]
-                np.testing.assert_allclose(moved, expected, rtol=1e-6, err_msg=way)
+        with deeprec.CollectiveStrategy().scope(), harness.graph_and_session() as session:
+            table = sok.EmbeddingVariable("table", dim=1, initializer=0.0)
+            dense = tf.compat.v1.get_variable("dense", initializer=[0.0], use_resource=True)
+            step = make_step(_loss_of_rank(table, dense), [table, dense])
+            rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
+            harness.initialize(session)
+            session.run(step)
+            moved = [-float(np.squeeze(value)) for value in session.run([rows, dense])]
+            expected = [total / size if is_averaged else total for is_averaged in averaged]
+            np.testing.assert_allclose(moved, expected, rtol=1e-6, err_msg=way)
 
 
 # ---- tf.GradientTape. ----
@@ -147,8 +145,7 @@ def _gradients(how, loss_of, keys, variables):
 def _train(how, optimizer):
     """Trains some steps; returns (rows that this rank reads, its dense variable, update ops)."""
     known = communicator()
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
-        session.run(sok.Init(global_batch_size=known.size, seed=1))
+    with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(f"table{i}", dim=dim) for i, dim in enumerate((3, 2))]
         kernel = tf.Variable(np.linspace(-1, 1, 5).astype(np.float32), **compat.AS_RESOURCE)
         keys = tf.compat.v1.placeholder(tf.int64, [None])
@@ -164,7 +161,7 @@ def _train(how, optimizer):
         step = trainer.apply_gradients(pairs)
         ops = _update_ops()
         read = sok.group_embedding_lookup(tables, [tf.range(-20, 20, dtype=tf.int64)] * 2, training=False)
-        session.run(tf.compat.v1.global_variables_initializer())
+        harness.initialize(session)
         session.run(sok.broadcast_global_variables(0))
         for i in range(STEPS):
             session.run(step, {keys: _keys(i, known.rank)})
@@ -190,8 +187,7 @@ def check_tapes():
 
 def check_local_sources_of_horovods_tape():
     """Horovod's tape does not sum gradients of local sources, but divides them by the number of ranks."""
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.session_config()) as session:
-        session.run(sok.Init(global_batch_size=hvd.size(), seed=1))
+    with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable("table", dim=2, initializer=4.0)
         kernel = tf.Variable([1.0, 1.0], **compat.AS_RESOURCE)
         with tf.GradientTape() as tape:
@@ -201,7 +197,7 @@ def check_local_sources_of_horovods_tape():
         pairs = zip_equal(tape.gradient(loss, [table, kernel]), [table, kernel])
         step = train.GradientDescentOptimizer(1.0).apply_gradients(pairs)
         read = sok.group_embedding_lookup([table], [[7]], training=False)[0]
-        session.run(tf.compat.v1.global_variables_initializer())
+        harness.initialize(session)
         session.run(step)
         np.testing.assert_array_equal(session.run(read), [[3, 3]])
         np.testing.assert_array_equal(session.run(kernel), [-3, -3])

@@ -16,6 +16,7 @@ import ranks
 import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
+from sparse_operation_kit.ranks.communicator import communicator
 from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
 v1 = tf.compat.v1
@@ -29,13 +30,6 @@ POLICIES = {
 }
 
 
-def _rank() -> int:
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    return hvd.rank()
-
-
 def _look_up_sums_too(tables: dict, batch: dict) -> dict:
     """The group's lookups, and a layer whose exchange is sums."""
     outputs = training.look_up(tables, batch)
@@ -46,7 +40,7 @@ def _look_up_sums_too(tables: dict, batch: dict) -> dict:
 
 
 def _train_both_ways(folder: str, optimizers: tuple[str, ...]) -> list[list[training.Run]]:
-    data = training.batches(_rank())
+    data = training.batches(communicator().rank)
     return [
         [
             training.train(
@@ -107,7 +101,6 @@ class _Model:
 
 
 def _exchanges_of_a_step() -> int:
-    _rank()
     with harness.graph_and_session() as session:
         model = _Model([[2, 4]] * 5)
         statistics = exchange_statistics()
@@ -121,7 +114,7 @@ def _exchanges_of_a_step() -> int:
 
 def _bad_batch_of_one_rank() -> tuple[list, str]:
     """The results of the steps, and the error of the last: one rank's third batch is malformed."""
-    rank = _rank()
+    rank = communicator().rank
     with harness.graph_and_session() as session:
         model = _Model([[2, 4], [1, 4], [9, 4] if rank == 1 else [0, 4], [2, 4]])
         model.start(session)
@@ -132,17 +125,8 @@ def _bad_batch_of_one_rank() -> tuple[list, str]:
         return steps, error.value.message
 
 
-def test_a_step_has_three_exchanges_and_errors_are_every_ranks_in_their_own_step():
-    results = ranks.run_checks([_exchanges_of_a_step, _bad_batch_of_one_rank], ranks=2)
-    assert results["_exchanges_of_a_step"] == [3, 3]
-    for steps, message in results["_bad_batch_of_one_rank"]:
-        assert steps == [[0, 2, 4], [0, 1, 4]]
-        assert "On rank 1" in message and "'table'" in message, message
-
-
 def _monitored_steps(count: int) -> list[int]:
     """The batches that a MonitoredTrainingSession trains in `count` steps, or to the data's end for 0."""
-    _rank()
     with tf.Graph().as_default():
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)
         table = sok.EmbeddingVariable("table", 2)
@@ -165,6 +149,18 @@ def _monitored() -> list[list[int]]:
     return [_monitored_steps(0), _monitored_steps(4)]
 
 
-def test_monitored_sessions_of_ranks_end_with_the_data_or_before():
-    for seen in ranks.run(_monitored, ranks=2):
+@pytest.fixture(scope="module")
+def results() -> dict[str, list]:
+    return ranks.run_checks([_exchanges_of_a_step, _bad_batch_of_one_rank, _monitored], ranks=2)
+
+
+def test_a_step_has_three_exchanges_and_errors_are_every_ranks_in_their_own_step(results):
+    assert results["_exchanges_of_a_step"] == [3, 3]
+    for steps, message in results["_bad_batch_of_one_rank"]:
+        assert steps == [[0, 2, 4], [0, 1, 4]]
+        assert "On rank 1" in message and "'table'" in message, message
+
+
+def test_monitored_sessions_of_ranks_end_with_the_data_or_before(results):
+    for seen in results["_monitored"]:
         assert seen == [list(range(6)), list(range(4))]

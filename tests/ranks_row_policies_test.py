@@ -147,6 +147,7 @@ def _all_checks(folder: str) -> dict:
     found = {"looked up": [_looked_up(*case) for case in LOOKED_UP[size]]}
     if size in SIZES:
         found["global step"] = _by_global_step(folder, STEPS_OF_PART * SIZES.index(size))
+        found["another number"] = _part(os.path.join(folder, "of another number"))
     return found
 
 
@@ -193,12 +194,16 @@ def _step(session: tf.compat.v1.Session, tables: list[Trained], keys: list[int])
     return [rows[:, 0].tolist() for rows, _ in found]
 
 
-def _part(folder: str, cases: list[str]) -> list[list[list[float]]]:
+# Without bounds, which are per rank, so that their total depends on the number of ranks.
+UNBOUNDED = [case for case in CASES if "capacity" not in CASES[case][1]]
+
+
+def _part(folder: str) -> list[list[list[float]]]:
     """By step and case, this rank's outputs, in training that continues from another number of ranks."""
     known = communicator()
     outputs = []
     with harness.graph_and_session() as session:
-        tables = [Trained(f"table_{case}", **CASES[case][0]()) for case in cases]
+        tables = [Trained(f"table_{case}", **CASES[case][0]()) for case in UNBOUNDED]
         saver = train.Saver()
         last = train.latest_checkpoint(folder)
         if last is None:
@@ -212,13 +217,10 @@ def _part(folder: str, cases: list[str]) -> list[list[list[float]]]:
     return outputs
 
 
-def test_counts_and_clocks_go_on_at_another_number_of_ranks(tmp_path):
-    # Without bounds, which are per rank, so that their total depends on the number of ranks.
-    cases = [case for case in CASES if "capacity" not in CASES[case][1]]
-    tables = {case: ReferenceTable(default_value=DEFAULT, **CASES[case][1]) for case in cases}
+def test_counts_and_clocks_go_on_at_another_number_of_ranks(launched):
+    tables = {case: ReferenceTable(default_value=DEFAULT, **CASES[case][1]) for case in UNBOUNDED}
     for size in SIZES:
-        found = ranks.run(_part, str(tmp_path), cases, ranks=size)
-        for i, case in enumerate(cases):
+        for i, case in enumerate(UNBOUNDED):
             for step in range(STEPS):
                 keys = [_keys(size, rank, step) for rank in range(size)]
                 values = tables[case].step([key for of_rank in keys for key in of_rank])
@@ -226,4 +228,5 @@ def test_counts_and_clocks_go_on_at_another_number_of_ranks(tmp_path):
                     tables[case].save()
                 ends = np.cumsum([len(of_rank) for of_rank in keys])[:-1]
                 expected = [part.tolist() for part in np.split(np.array(values), ends)]
-                assert [of_rank[step][i] for of_rank in found] == expected, (case, size, step)
+                found = [of_rank["another number"][step][i] for of_rank in launched[1][size]]
+                assert found == expected, (case, size, step)
