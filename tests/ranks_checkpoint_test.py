@@ -42,6 +42,8 @@ SAVED = sized(
     },
     {2: ("adagrad", "rowwise_adagrad"), 3: ("adagrad", "adam")},
 )
+# By number of ranks, the numbers of ranks whose checkpoints they restore.
+RESTORED = sized({1: [3], 2: [2, 1], 3: [2]}, {1: [3], 2: [], 3: [2]})
 
 
 class Model:
@@ -112,15 +114,16 @@ def _save_all(folder: str, job: str) -> dict[str, np.ndarray]:
     return results
 
 
-def _restore_all(folder: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _restore_all(folders: dict[int, str]) -> dict[tuple[int, str], np.ndarray]:
+    """By number of ranks that saved and optimizer, the rows of KEYS after one more step."""
     results = {}
-    for name in names:
+    for ranks_, name in [(size, name) for size in folders for name in SAVED[size]]:
         with harness.graph_and_session() as session:
             model = Model(name)
-            model.saver.restore(session, f"{folder}/{name}-3")
+            model.saver.restore(session, f"{folders[ranks_]}/{name}-3")
             assert session.run(model.dense) == 5.0
             model.step(session, 3)
-            results[name] = model.contents(session)
+            results[ranks_, name] = model.contents(session)
     return results
 
 
@@ -140,6 +143,19 @@ def saved(tmp_path_factory, job):
     return results
 
 
+@pytest.fixture(scope="module")
+def restored(tmp_path_factory, saved):
+    """By number of ranks, the results of checks that restore."""
+    results = {}
+    for size, others in RESTORED.items():
+        checks = [(_restore_all, {other: saved[other][0] for other in others})]
+        if size == 2:
+            checks += [(check, str(tmp_path_factory.mktemp("two"))) for check in (_errors, _other_names)]
+            checks += [(_imported, str(tmp_path_factory.mktemp("two"))), (_warm_start, saved[3][0])]
+        results[size] = ranks.run_checks(checks, ranks=size)
+    return results
+
+
 def test_restarts_on_other_numbers_of_ranks_keep_as_many_checkpoints(saved, job):
     found = {"full": [], "incremental": []}
     for name in sorted(path.stem for path in job.glob("*.index")):
@@ -150,12 +166,12 @@ def test_restarts_on_other_numbers_of_ranks_keep_as_many_checkpoints(saved, job)
     assert len(saved_files.bases(job)) <= 6
 
 
-@pytest.mark.parametrize(("before", "after"), sized([(2, 2), (2, 3), (3, 1), (1, 2)], [(2, 3), (3, 1)]))
-def test_another_number_of_ranks_goes_on_as_the_first(saved, before, after):
-    folder, want = saved[before]
-    for rows in ranks.run(_restore_all, folder, SAVED[before], ranks=after):
-        for name in SAVED[before]:
-            np.testing.assert_allclose(rows[name], want[name], rtol=1e-6, atol=1e-6, err_msg=name)
+@pytest.mark.parametrize("size", RESTORED)
+def test_another_number_of_ranks_goes_on_as_the_first(saved, restored, size):
+    for of_rank in restored[size]["_restore_all"]:
+        assert len(of_rank) == sum(len(SAVED[before]) for before in RESTORED[size])
+        for (before, name), rows in of_rank.items():
+            np.testing.assert_allclose(rows, saved[before][1][name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 def test_each_rank_writes_its_shard_and_the_first_all_else(saved):
@@ -226,12 +242,12 @@ def _errors(folder: str) -> dict[str, str]:
         model.step(session, 1)
         model.saver.restore(session, good)
         np.testing.assert_array_equal(model.contents(session), before)
-        messages["left"] = sorted(os.listdir(folder))
+        messages["left"] = [str(path.relative_to(folder)) for path in pathlib.Path(folder).rglob("*")]
     return messages
 
 
-def test_errors_are_raised_on_all_ranks_and_change_nothing(tmp_path):
-    by_rank = ranks.run(_errors, str(tmp_path), ranks=2)
+def test_errors_are_raised_on_all_ranks_and_change_nothing(restored):
+    by_rank = restored[2]["_errors"]
     for rank, messages in enumerate(by_rank):
         for name in ("not_shared", "first_cannot_write", "first_fails_late", "damaged", "incomplete"):
             assert messages[name] != "no error", (rank, name)
@@ -245,11 +261,11 @@ def test_errors_are_raised_on_all_ranks_and_change_nothing(tmp_path):
     assert "rank 0 failed" in by_rank[1]["first_fails_late"], by_rank[1]["first_fails_late"]
     assert "data-00002-of-00003" in by_rank[1]["damaged_on_rank_1"]
     assert "rank 1 failed" in by_rank[0]["damaged_on_rank_1"]
-    assert not [name for name in by_rank[0]["left"] if ".sok" in name]
-    assert not os.listdir(tmp_path / "of_0") and not os.listdir(tmp_path / "of_1")
+    assert not [name for name in by_rank[0]["left"] if ".sok" in name or name.startswith(("of_0/", "of_1/"))]
 
 
-def _under_another_name(folder: str) -> None:
+def _other_names(folder: str) -> set[str]:
+    """A table under another name; returns those of the saved tables."""
     with harness.graph_and_session() as session:
         model = Model()
         saver = train.Saver({"given": model.table})
@@ -260,6 +276,7 @@ def _under_another_name(folder: str) -> None:
         model.step(session, 1)
         saver.restore(session, path)
         np.testing.assert_array_equal(model.contents(session), want)
+    return {*harness.saved_tables(path)}
 
 
 def _imported(folder: str) -> str:
@@ -299,14 +316,9 @@ def _imported(folder: str) -> str:
         return _message(lambda: train.import_meta_graph(f"{folder}/exported.meta"))
 
 
-def _other_names_and_imports(folder: str) -> str:
-    _under_another_name(folder)
-    return _imported(folder)
-
-
-def test_tables_under_other_names_and_from_meta_graphs(tmp_path):
-    errors = ranks.run(_other_names_and_imports, str(tmp_path), ranks=2)
-    assert harness.saved_tables(str(tmp_path / "model")).keys() == {"given"}
+def test_tables_under_other_names_and_from_meta_graphs(restored):
+    assert restored[2]["_other_names"] == [{"given"}] * 2
+    errors = restored[2]["_imported"]
     assert errors[0] == "no error" and "'table' cannot be imported: rank 0 of 2 exported" in errors[1]
 
 
@@ -327,9 +339,9 @@ def _warm_start(folder: str) -> tuple[list[np.ndarray], float, np.ndarray]:
         return found, value, want
 
 
-def test_tables_start_from_a_checkpoint_of_another_number_of_ranks(saved):
+def test_tables_start_from_a_checkpoint_of_another_number_of_ranks(saved, restored):
     known = np.isin(KEYS, harness.saved_tables(f"{saved[3][0]}/adagrad-3")["scope/table"]["keys"])
-    for tables, dense, want in ranks.run(_warm_start, saved[3][0], ranks=2):
+    for tables, dense, want in restored[2]["_warm_start"]:
         for rows in tables:
             np.testing.assert_array_equal(rows[known], want[known])
         assert dense == 5.0

@@ -88,7 +88,7 @@ def launched():
     def launch(size):
         if size == 1:
             return {check.__name__: [check()] for check in CHECKS}
-        return ranks.run_checks(CHECKS, ranks=size, timeout=300)
+        return ranks.run_checks([*CHECKS, check_sessions, check_functions], ranks=size, timeout=300)
 
     return launch
 
@@ -198,8 +198,8 @@ class Reference:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_ranks_number_keys_as_one_process(size):
-    results = ranks.run_checks([check_sessions, check_functions], ranks=size)
+def test_ranks_number_keys_as_one_process(launched, size):
+    results = launched(size)
     for name, max_tokens in SIZES.items():
         reference = Reference(max_tokens)
         for step in range(LOOKUPS):

@@ -5,6 +5,7 @@ them, and no hang."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -18,42 +19,30 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
+from sparse_operation_kit import native
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.ranks.communicator import communicator
 
 
+@contextlib.contextmanager
 def _exchanges(names):
-    """(Horovod's module, session, feed, {name: outputs}) for exchanges of one word with each rank."""
-    import horovod.tensorflow as hvd
-
-    from sparse_operation_kit import native
-
-    hvd.init()
-    words = tf.compat.v1.placeholder(tf.int64, [None])
-    splits = tf.compat.v1.placeholder(tf.int32, [None])
-    ops = native.horovod_ops()
-    outputs = {name: ops.sok_exchange(words, splits, exchange_name=name) for name in names}
-    feed = {words: np.arange(hvd.size()), splits: [1] * hvd.size()}
-    return hvd, tf.compat.v1.Session(), feed, outputs
-
-
-def _in_graph(function):
-
-    with tf.Graph().as_default():
-        return function()
+    """(ranks, session, feed, {name: outputs}) for exchanges of one word with each rank, in a new graph."""
+    known, ops = communicator(), native.horovod_ops()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        words = tf.compat.v1.placeholder(tf.int64, [None])
+        splits = tf.compat.v1.placeholder(tf.int32, [None])
+        outputs = {name: ops.sok_exchange(words, splits, exchange_name=name) for name in names}
+        yield known, session, {words: np.arange(known.size), splits: [1] * known.size}, outputs
 
 
 def _die(way):
-    def steps():
-        hvd, session, feed, outputs = _exchanges(["ids"])
+    with _exchanges(["ids"]) as (known, session, feed, outputs):
         for step in range(100):
-            if step == 3 and hvd.rank() == hvd.size() - 1:
+            if step == 3 and known.rank == known.size - 1:
                 if way == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise RuntimeError("a reason")
             session.run(outputs, feed)
-
-    _in_graph(steps)
 
 
 @pytest.mark.parametrize("way", ["kill", "raise"])
@@ -74,13 +63,12 @@ def test_a_rank_that_dies_ends_the_others_with_a_message(transport, way):
 
 def _run_different_exchanges():
     """Rank 0 waits for two exchanges, the others for a third; returns the error's type and message."""
-
-    def steps():
-        hvd, session, feed, outputs = _exchanges(["users", "items", "shops", "barrier"])
+    names = ["users", "items", "shops", "barrier"]
+    with _exchanges(names) as (known, session, feed, outputs):
         for _ in range(5):
             session.run(outputs, feed)
         sides = [outputs["users"], outputs["items"]], outputs["shops"]
-        mine, other = sides if hvd.rank() == 0 else sides[::-1]
+        mine, other = sides if known.rank == 0 else sides[::-1]
         with pytest.raises(Exception) as caught:
             session.run(mine, feed)
         session.run(outputs["barrier"], feed)
@@ -88,10 +76,8 @@ def _run_different_exchanges():
         session.run(other, feed)
         session.run(outputs["barrier"], feed)
         for exchange in session.run(outputs, feed).values():
-            np.testing.assert_array_equal(exchange.received, [hvd.rank()] * hvd.size())
+            np.testing.assert_array_equal(exchange.received, [known.rank] * known.size)
         return type(caught.value).__name__, str(caught.value)
-
-    return _in_graph(steps)
 
 
 @pytest.mark.parametrize(("transport", "size"), [("gloo", 3), ("mpi", 2)])
@@ -108,24 +94,19 @@ def test_ranks_that_wait_for_each_other_fail_naming_both_sides(transport, size):
 
 def _two_threads_in_different_orders():
     """Ranks wait for two exchanges in different orders, until a second thread on each runs the other."""
-
-    def steps():
-        hvd, session, feed, outputs = _exchanges(["users", "shops"])
+    with _exchanges(["users", "shops"]) as (known, session, feed, outputs):
         session.run(outputs, feed)
-        first, second = ("users", "shops") if hvd.rank() == 0 else ("shops", "users")
+        first, second = ("users", "shops") if known.rank == 0 else ("shops", "users")
         late = threading.Timer(2.5, session.run, [outputs[second], feed])
         late.start()
         session.run(outputs[first], feed)
         late.join()
 
-    _in_graph(steps)
-
 
 @pytest.mark.parametrize("seconds", [{0: "0", 1: "1"}, {0: "20", 1: "1"}])
 def test_rank_0_decides_how_long(seconds):
     # By their own setting, the other ranks would give up after a second.
-    job = ranks.launch(_with_stall_seconds, seconds, ranks=2)
-    assert job.returncode == 0, job.report()
+    ranks.run(_with_stall_seconds, seconds, ranks=2)
 
 
 def _with_stall_seconds(seconds):
