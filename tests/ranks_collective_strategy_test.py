@@ -299,29 +299,24 @@ def check_an_exported_model():
         np.testing.assert_array_equal(rows, expected)
 
 
-CHECKS = [
-    check_optimizers,
-    check_clipping,
-    check_scopes,
-    check_an_explicit_optimizer_goes_first,
-    check_the_programs_own_allreduce,
-    check_loss_scaling,
-    check_gradients_of_one_rank_are_refused,
-    check_initial_values_are_those_of_rank_0,
-    check_monitored_sessions,
-    check_an_estimator,
-    check_an_exported_model,
-]
-
-
-# Checks of what a rank does with averaged gradients. They run on two ranks only, as the number does not
-# matter.
-OF_TWO_RANKS = [
-    check_optimizers,
-    check_clipping,
-    check_gradients_of_one_rank_are_refused,
-    check_an_exported_model,
-]
+# By number of ranks: what a rank does with averaged gradients, and all else.
+CHECKS = {
+    2: [
+        check_optimizers,
+        check_clipping,
+        check_gradients_of_one_rank_are_refused,
+        check_an_exported_model,
+    ],
+    3: [
+        check_scopes,
+        check_an_explicit_optimizer_goes_first,
+        check_the_programs_own_allreduce,
+        check_loss_scaling,
+        check_initial_values_are_those_of_rank_0,
+        check_monitored_sessions,
+        check_an_estimator,
+    ],
+}
 
 
 def _arrays(value):
@@ -335,13 +330,12 @@ def _arrays(value):
 
 @pytest.fixture(scope="module")
 def one_process():
-    return ranks.run_checks(CHECKS, ranks=1, timeout=300)
+    return ranks.run_checks(sum(CHECKS.values(), []), ranks=1, timeout=300)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", CHECKS)
 def test_ranks_train_as_one_process(size, one_process):
-    checks = [check for check in CHECKS if size == 2 or check not in OF_TWO_RANKS]
-    for name, by_rank in ranks.run_checks(checks, ranks=size, timeout=400).items():
+    for name, by_rank in ranks.run_checks(CHECKS[size], ranks=size, timeout=400).items():
         for rank in range(size):
             results, wanted = _arrays(by_rank[rank]), _arrays(one_process[name][0])
             assert len(results) == len(wanted), name
