@@ -52,20 +52,19 @@ def feed_of(placeholder, indices, keys, batch):
 
 
 @pytest.mark.parametrize("combiner", ["sum", "Sum", "SUM", "mean", "Mean"])
-def test_distributed_embedding_over_batches_of_any_size(combiner):
+def test_distributed_embedding_over_batches_of_any_size(session, combiner):
     rng = np.random.default_rng(0)
-    with harness.graph_and_session() as session:
-        layer = distributed(combiner)
-        ids = tf.compat.v1.sparse_placeholder(tf.int64)
-        output = layer(ids)
-        assert output.shape.as_list() == [None, SLOTS, DIM]
-        harness.initialize(session)
-        for batch in (8, 8, 3, 1, 17, 0, 64):
-            indices, keys = draw(rng, batch)
-            got = session.run(output, feed_of(ids, indices, keys, batch))
-            want = combine(rows_by_key(session, layer), indices, keys, batch * SLOTS, combiner.lower())
-            assert got.shape == (batch, SLOTS, DIM)
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+    layer = distributed(combiner)
+    ids = tf.compat.v1.sparse_placeholder(tf.int64)
+    output = layer(ids)
+    assert output.shape.as_list() == [None, SLOTS, DIM]
+    harness.initialize(session)
+    for batch in (8, 8, 3, 1, 17, 0, 64):
+        indices, keys = draw(rng, batch)
+        got = session.run(output, feed_of(ids, indices, keys, batch))
+        want = combine(rows_by_key(session, layer), indices, keys, batch * SLOTS, combiner.lower())
+        assert got.shape == (batch, SLOTS, DIM)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("combiner", ["sqrtn", "max", "", None, 3])
@@ -90,26 +89,25 @@ def test_a_key_that_stands_twice_counts_twice_and_empty_rows_are_zeros(session, 
     np.testing.assert_allclose(by_key, [0, 1, 3] if combiner == "sum" else [0, 1 / 3, 5 / 3], rtol=1e-6)
 
 
-def test_indices_in_any_order_and_any_column():
+def test_indices_in_any_order_and_any_column(session):
     rng = np.random.default_rng(1)
-    with harness.graph_and_session() as session:
-        layer = distributed("mean")
-        ids = tf.compat.v1.sparse_placeholder(tf.int64)
-        output = layer(ids)
-        (gradient,) = tf.gradients(tf.reduce_sum(tf.sin(output)), layer.embedding_variable)
-        harness.initialize(session)
-        indices, keys = draw(rng, 6)
-        distinct = np.unique(keys)
-        feed = feed_of(ids, indices, keys, 6)
-        want = session.run(output, feed)
-        want_gradient = harness.gradient_by_key(session, layer.embedding_variable, gradient, distinct, feed)
-        order = rng.permutation(len(keys))
-        shuffled = indices[order]
-        shuffled[:, 1] = rng.integers(0, 2**40, len(keys))
-        feed = feed_of(ids, shuffled, keys[order], 6)
-        np.testing.assert_allclose(session.run(output, feed), want, rtol=1e-5, atol=1e-7)
-        got = harness.gradient_by_key(session, layer.embedding_variable, gradient, distinct, feed)
-        np.testing.assert_allclose(got, want_gradient, rtol=1e-5, atol=1e-6)
+    layer = distributed("mean")
+    ids = tf.compat.v1.sparse_placeholder(tf.int64)
+    output = layer(ids)
+    (gradient,) = tf.gradients(tf.reduce_sum(tf.sin(output)), layer.embedding_variable)
+    harness.initialize(session)
+    indices, keys = draw(rng, 6)
+    distinct = np.unique(keys)
+    feed = feed_of(ids, indices, keys, 6)
+    want = session.run(output, feed)
+    want_gradient = harness.gradient_by_key(session, layer.embedding_variable, gradient, distinct, feed)
+    order = rng.permutation(len(keys))
+    shuffled = indices[order]
+    shuffled[:, 1] = rng.integers(0, 2**40, len(keys))
+    feed = feed_of(ids, shuffled, keys[order], 6)
+    np.testing.assert_allclose(session.run(output, feed), want, rtol=1e-5, atol=1e-7)
+    got = harness.gradient_by_key(session, layer.embedding_variable, gradient, distinct, feed)
+    np.testing.assert_allclose(got, want_gradient, rtol=1e-5, atol=1e-6)
 
 
 def test_no_key_at_all(session):
@@ -124,20 +122,19 @@ def test_no_key_at_all(session):
 
 
 @pytest.mark.parametrize("nnz", [1, 2, 7])
-def test_all2all_dense_embedding_over_batches_of_any_size(nnz):
+def test_all2all_dense_embedding_over_batches_of_any_size(session, nnz):
     rng = np.random.default_rng(2)
-    with harness.graph_and_session() as session:
-        layer = all2all(nnz)
-        keys = tf.compat.v1.placeholder(tf.int64, [None, SLOTS, nnz])
-        output = layer(keys)
-        assert output.shape.as_list() == [None, SLOTS, nnz, DIM]
-        harness.initialize(session)
-        for batch in (4, 4, 1, 9, 0):
-            drawn = rng.integers(-30, 30, [batch, SLOTS, nnz])
-            got = session.run(output, {keys: drawn})
-            row_of = rows_by_key(session, layer)
-            want = np.array([row_of[key] for key in drawn.ravel().tolist()], np.float32)
-            np.testing.assert_array_equal(got, want.reshape([batch, SLOTS, nnz, DIM]))
+    layer = all2all(nnz)
+    keys = tf.compat.v1.placeholder(tf.int64, [None, SLOTS, nnz])
+    output = layer(keys)
+    assert output.shape.as_list() == [None, SLOTS, nnz, DIM]
+    harness.initialize(session)
+    for batch in (4, 4, 1, 9, 0):
+        drawn = rng.integers(-30, 30, [batch, SLOTS, nnz])
+        got = session.run(output, {keys: drawn})
+        row_of = rows_by_key(session, layer)
+        want = np.array([row_of[key] for key in drawn.ravel().tolist()], np.float32)
+        np.testing.assert_array_equal(got, want.reshape([batch, SLOTS, nnz, DIM]))
 
 
 def test_dynamic_input_of_any_length(session):

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 import harness
 import optimizer_parity
@@ -32,24 +33,15 @@ if compat.legacy_keras_optimizers():
 
 
 @pytest.fixture(params=[True, False], ids=["functions", "switches"])
-def control_flow_v2(request):
+def control_flow_v2(request, monkeypatch):
     """Runs a test with both of TensorFlow's implementations of tf.cond."""
-    before = tf.compat.v1.control_flow_v2_enabled()
+    monkeypatch.setattr(control_flow_util, "ENABLE_CONTROL_FLOW_V2", request.param)
     resources_before = tf.compat.v1.resource_variables_enabled()
-    _set_control_flow_v2(request.param)
     # Functions take no reference variables, which 1.15 makes by default.
     tf.compat.v1.enable_resource_variables()
     yield
-    _set_control_flow_v2(before)
     if not resources_before:
         tf.compat.v1.disable_resource_variables()
-
-
-def _set_control_flow_v2(enabled):
-    if enabled:
-        tf.compat.v1.enable_control_flow_v2()
-    else:
-        tf.compat.v1.disable_control_flow_v2()
 
 
 @pytest.mark.parametrize("name", INNER)
@@ -147,22 +139,21 @@ def test_fixed_scale_stays_and_bad_steps_are_skipped(session):
     assert optimizer.dynamic is False and optimizer.dynamic_growth_steps is None
 
 
-def test_by_hand_in_float16():
+def test_by_hand_in_float16(session):
     # A gradient of 2^-26 is zero in float16, unless the loss is scaled.
     tiny = 2.0**-26
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)
-        rows = tf.nn.embedding_lookup(table, [1])
-        loss = tf.reduce_sum(tf.cast(rows, tf.float16) * tf.constant(2.0**-13, tf.float16)) * 2.0**-13
-        optimizer = LossScaleOptimizer(train.GradientDescentOptimizer(1.0), 2.0**15)
-        scaled = tf.gradients(optimizer.get_scaled_loss(loss), [table])
-        gradients = optimizer.get_unscaled_gradients(scaled)
-        assert isinstance(gradients[0], tf.IndexedSlices)
-        step = optimizer.apply_gradients(zip_equal(gradients, [table]))
-        harness.initialize(session)
-        assert not np.any(session.run(tf.gradients(loss, [table])[0].values))
-        session.run(step)
-        np.testing.assert_array_equal(session.run(rows), np.full([1, 2], -tiny))
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)
+    rows = tf.nn.embedding_lookup(table, [1])
+    loss = tf.reduce_sum(tf.cast(rows, tf.float16) * tf.constant(2.0**-13, tf.float16)) * 2.0**-13
+    optimizer = LossScaleOptimizer(train.GradientDescentOptimizer(1.0), 2.0**15)
+    scaled = tf.gradients(optimizer.get_scaled_loss(loss), [table])
+    gradients = optimizer.get_unscaled_gradients(scaled)
+    assert isinstance(gradients[0], tf.IndexedSlices)
+    step = optimizer.apply_gradients(zip_equal(gradients, [table]))
+    harness.initialize(session)
+    assert not np.any(session.run(tf.gradients(loss, [table])[0].values))
+    session.run(step)
+    np.testing.assert_array_equal(session.run(rows), np.full([1, 2], -tiny))
 
 
 def test_unscaled_gradients_keep_their_kinds(session):

@@ -16,26 +16,40 @@ DIM = 2
 NAME = "sound_table"
 
 
-class Lookup:
-    """A lookup whose inputs are all fed, with shapes that are unknown when the graph is built."""
+class Fed:
+    """An op of a table whose inputs are all fed, with shapes that are unknown when the graph is built."""
 
+    def __init__(self, session, table, op, inputs, good):
+        self.session, self.op, self.inputs, self.good = session, op, inputs, good
+        self._reader = harness.TableReader(table)
+        harness.initialize(session)
+
+    def contents(self):
+        """The table's keys and rows."""
+        return self._reader.read(self.session)[0]
+
+    def run(self, **changed):
+        values = {**self.good, **changed}
+        return self.session.run(self.op, {self.inputs[name]: value for name, value in values.items()})
+
+
+class Lookup(Fed):
     def __init__(self, session, layout, combiner="sum", weighted=False, slots=0, dim=DIM):
-        self.session = session
-        self.table = sok.EmbeddingVariable(name=NAME, dim=dim)
+        table = sok.EmbeddingVariable(name=NAME, dim=dim)
         place = tf.compat.v1.placeholder
-        self.inputs = {"ids": place(tf.int64), "training": place(tf.bool)}
+        inputs = {"ids": place(tf.int64), "training": place(tf.bool)}
         bags = {"sparse": ["indices"], "ragged": ["row_splits"], "dense": []}[layout]
         dense_shapes = ["dense_shape"] if layout == "sparse" else []
-        self.inputs.update({name: place(tf.int64) for name in bags + dense_shapes})
+        inputs.update({name: place(tf.int64) for name in bags + dense_shapes})
         if weighted:
-            self.inputs["weights"] = place(tf.float32)
+            inputs["weights"] = place(tf.float32)
         result = native.ops.sok_group_lookup(
-            handles=[self.table.handle],
-            ids=[self.inputs["ids"]],
-            bags=[self.inputs[name] for name in bags],
-            dense_shapes=[self.inputs[name] for name in dense_shapes],
-            weights=[self.inputs["weights"]] if weighted else [],
-            training=self.inputs["training"],
+            handles=[table.handle],
+            ids=[inputs["ids"]],
+            bags=[inputs[name] for name in bags],
+            dense_shapes=[inputs[name] for name in dense_shapes],
+            weights=[inputs["weights"]] if weighted else [],
+            training=inputs["training"],
             num_outputs=1,
             dims=[dim],
             table_of=[0],
@@ -44,7 +58,6 @@ class Lookup:
             weighted=[weighted],
             slots=[slots],
         )
-        self.output = result.outputs[0]
         # Four keys, in bags 0, 0, 2 and 3 of four bags.
         good = {
             "ids": [10, 20, 30, 40],
@@ -54,22 +67,24 @@ class Lookup:
             "row_splits": [0, 2, 2, 3, 4],
             "weights": [1.0, 2.0, 0.5, -1.0],
         }
-        self.good = {name: good[name] for name in self.inputs}
-        self.reader = harness.TableReader(self.table)
-        harness.initialize(session)
+        good = {name: good[name] for name in inputs}
+        super().__init__(session, table, result.outputs[0], inputs, good)
 
-    def run(self, **changed):
-        values = {**self.good, **changed}
-        return self.session.run(self.output, {self.inputs[name]: value for name, value in values.items()})
+
+@contextlib.contextmanager
+def unchanged(fed):
+    """Checks that the table does not change."""
+    before = fed.contents()
+    yield
+    harness.assert_equal_arrays(before, fed.contents())
 
 
 @contextlib.contextmanager
 def unharmed(lookup):
     """For a block of failing lookups. Checks that afterwards the table and a good lookup are unchanged."""
     before = lookup.run()
-    (contents,) = lookup.reader.read(lookup.session)
-    yield
-    harness.assert_equal_arrays(contents, *lookup.reader.read(lookup.session))
+    with unchanged(lookup):
+        yield
     np.testing.assert_array_equal(lookup.run(), before)
 
 
@@ -222,38 +237,20 @@ def test_a_training_tensor_of_another_kind(session):
 ROWS = 3
 
 
-class Trained:
-    """A table with three rows, and the op that applies gradients to it, all of whose inputs are fed."""
+class Trained(Fed):
+    """A table with three rows, and the op that applies gradients to it."""
 
     def __init__(self, session, optimizer="sgd", hyper=(1.0,), indices_unique=False):
-        self.session = session
         self.table = sok.EmbeddingVariable(name=NAME, dim=DIM)
         rows = tf.nn.embedding_lookup(self.table, [10, 20, 30])
         place = tf.compat.v1.placeholder
-        self.inputs = {"indices": place(tf.int64), "values": place(tf.float32), "hyper": place(tf.float32)}
-        self.good = {"indices": [0, 2], "values": [[1.0, 1.0], [2.0, 2.0]], "hyper": hyper}
-        self.op = native.ops.sok_apply_gradients(
-            handle=self.table.handle, optimizer=optimizer, indices_unique=indices_unique, **self.inputs
+        inputs = {"indices": place(tf.int64), "values": place(tf.float32), "hyper": place(tf.float32)}
+        good = {"indices": [0, 2], "values": [[1.0, 1.0], [2.0, 2.0]], "hyper": hyper}
+        op = native.ops.sok_apply_gradients(
+            handle=self.table.handle, optimizer=optimizer, indices_unique=indices_unique, **inputs
         )
-        self.reader = harness.TableReader(self.table)
-        harness.initialize(session)
+        super().__init__(session, self.table, op, inputs, good)
         session.run(rows)
-
-    def contents(self):
-        """The table's keys and rows."""
-        return self.reader.read(self.session)[0]
-
-    def run(self, **changed):
-        values = {**self.good, **changed}
-        self.session.run(self.op, {self.inputs[name]: value for name, value in values.items()})
-
-
-@contextlib.contextmanager
-def unchanged(trained):
-    """Checks that the table does not change."""
-    before = trained.contents()
-    yield
-    harness.assert_equal_arrays(before, trained.contents())
 
 
 CASES = {

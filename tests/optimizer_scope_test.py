@@ -2,6 +2,8 @@
 # Not on GPUs: graphs, names and libraries
 """OptimizerScope, split_embedding_variable_from_others, and wrappers of Keras' optimizers."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,14 +21,10 @@ def test_scope_changes_no_result(session, scopes):
     rows = tf.nn.embedding_lookup(table, [3])
     optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.5)
     pairs = optimizer.compute_gradients(tf.reduce_sum(rows), var_list=[table])
-    if scopes == 0:
+    with contextlib.ExitStack() as entered:
+        for variables in ([table], (table,))[:scopes]:
+            entered.enter_context(sok.OptimizerScope(variables))
         step = optimizer.apply_gradients(pairs)
-    elif scopes == 1:
-        with sok.OptimizerScope([table]):
-            step = optimizer.apply_gradients(pairs)
-    else:
-        with sok.OptimizerScope([table]), sok.OptimizerScope((table,)):
-            step = optimizer.apply_gradients(pairs)
     harness.initialize(session)
     session.run(step)
     np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
@@ -38,12 +36,6 @@ def test_scope_may_be_entered_again_and_after_an_error(session):
         raise KeyError("from inside")
     with scope:
         tf.compat.v1.train.GradientDescentOptimizer(0.1)
-
-
-@pytest.mark.parametrize("variables", [None, "table", {1, 2}, 3])
-def test_scope_takes_a_list_or_a_tuple(variables):
-    with pytest.raises(ValueError, match="list or a tuple"):
-        sok.OptimizerScope(variables)
 
 
 def test_split_keeps_the_order(session):
@@ -65,9 +57,10 @@ def test_split_of_one_kind_only(session):
 
 
 @pytest.mark.parametrize("variables", [None, "table", {1, 2}, iter([]), 3])
-def test_split_takes_a_list_or_a_tuple(variables):
+@pytest.mark.parametrize("function", [sok.OptimizerScope, sok.split_embedding_variable_from_others])
+def test_both_take_a_list_or_a_tuple(function, variables):
     with pytest.raises(ValueError, match="list or a tuple"):
-        sok.split_embedding_variable_from_others(variables)
+        function(variables)
 
 
 @pytest.mark.parametrize("limit, expected", [("clipnorm", [-0.6, -0.8]), ("clipvalue", [-1.0, -1.0])])
@@ -81,17 +74,16 @@ def test_split_takes_a_list_or_a_tuple(variables):
         ),
     ],
 )
-def test_wrapped_keras_optimizers_clip(limit, expected, wrapper):
+def test_wrapped_keras_optimizers_clip(session, limit, expected, wrapper):
     _, keras_optimizers = compat.legacy_keras_optimizers()[0]
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)
-        dense = tf.Variable([0.0, 0.0], **compat.AS_RESOURCE)
-        unused = tf.Variable(0.0, **compat.AS_RESOURCE)
-        rows = tf.nn.embedding_lookup(table, [3])
-        loss = tf.reduce_sum(rows * [3.0, 4.0]) + tf.reduce_sum(dense * [6.0, 8.0])
-        optimizer = wrapper(keras_optimizers.SGD(1.0, **{limit: 1.0}))
-        step = optimizer.minimize(loss, var_list=[table, dense, unused])
-        harness.initialize(session)
-        session.run(step)
-        np.testing.assert_allclose(session.run(rows)[0], expected, rtol=1e-6)
-        np.testing.assert_allclose(session.run(dense), expected, rtol=1e-6)
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)
+    dense = tf.Variable([0.0, 0.0], **compat.AS_RESOURCE)
+    unused = tf.Variable(0.0, **compat.AS_RESOURCE)
+    rows = tf.nn.embedding_lookup(table, [3])
+    loss = tf.reduce_sum(rows * [3.0, 4.0]) + tf.reduce_sum(dense * [6.0, 8.0])
+    optimizer = wrapper(keras_optimizers.SGD(1.0, **{limit: 1.0}))
+    step = optimizer.minimize(loss, var_list=[table, dense, unused])
+    harness.initialize(session)
+    session.run(step)
+    np.testing.assert_allclose(session.run(rows)[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(session.run(dense), expected, rtol=1e-6)
