@@ -15,6 +15,7 @@ from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.lookup import group
 
+pytestmark = pytest.mark.cases_on_gpu(4)
 session = harness.session
 
 DIMS = [1, 2, 3, 7, 16, 63, 64, 129, 1025]
@@ -74,7 +75,6 @@ def bags_of(positions, rows, seed=0):
     return np.stack([row_ids, columns], axis=1).reshape(-1, 2).astype(np.int64)
 
 
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("kind", ["random", "zipf", "empty"])
 def test_embedding_lookup(session, kind, dim):
@@ -84,7 +84,6 @@ def test_embedding_lookup(session, kind, dim):
     pair.compare(on_table, tf.nn.embedding_lookup(pair.plain, positions))
 
 
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("shape", [(), (4,), (3, 5), (2, 3, 4), (2, 0), (0, 3, 1)])
 def test_embedding_lookup_of_any_shape(session, shape):
     pair = Pair(session, 3)
@@ -94,30 +93,21 @@ def test_embedding_lookup_of_any_shape(session, shape):
     pair.compare(on_table, tf.nn.embedding_lookup(pair.plain, positions))
 
 
-def test_gather(session):
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        tf.gather,
+        lambda params, ids: tf.compat.v1.nn.embedding_lookup([params], ids, name="of_list"),
+        lambda params, ids: tf.nn.embedding_lookup(params, ids, max_norm=0.05),
+    ],
+    ids=["gather", "in a list and with a name", "max_norm"],
+)
+def test_other_functions_of_tensorflow(session, look_up):
     pair = Pair(session, 5)
     positions = positions_of("zipf", 40).reshape(8, 5)
-    pair.compare(tf.gather(pair.table, pair.keys[positions]), tf.gather(pair.plain, positions))
+    pair.compare(look_up(pair.table, pair.keys[positions]), look_up(pair.plain, positions))
 
 
-def test_embedding_lookup_in_a_list_and_with_a_name(session):
-    pair = Pair(session, 5)
-    positions = positions_of("random", 20)
-    pair.compare(
-        tf.compat.v1.nn.embedding_lookup([pair.table], pair.keys[positions], name="of_table"),
-        tf.compat.v1.nn.embedding_lookup([pair.plain], positions),
-    )
-
-
-def test_max_norm(session):
-    pair = Pair(session, 5)
-    positions = positions_of("random", 20)
-    on_table = tf.nn.embedding_lookup(pair.table, pair.keys[positions], max_norm=0.05)
-    on_plain = tf.nn.embedding_lookup(pair.plain, positions, max_norm=0.05)
-    pair.compare(on_table, on_plain)
-
-
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize(("dim", "kind"), [*((dim, "zipf") for dim in DIMS), (6, "random"), (6, "empty")])
@@ -125,7 +115,6 @@ def test_embedding_lookup_sparse(session, dim, kind, combiner, weighted):
     compare_sparse(Pair(session, dim), kind, combiner, weighted)
 
 
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("device", [None, "/cpu:0", "/job:localhost/replica:0/task:0/device:CPU:0"])
 def test_embedding_lookup_sparse_on_a_device(device):
     with harness.graph_and_session() as session, tf.device(device):
@@ -195,7 +184,6 @@ def _batch(seed):
     return indices, rng.integers(0, WEIGHTED, len(indices)), weights
 
 
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("combiner", ["mean", "sqrtn"])
 @pytest.mark.parametrize("layout", ["sparse", "ragged"])
 @pytest.mark.usefixtures("_both_ways")
@@ -235,7 +223,6 @@ def test_ids_without_a_positive_weight_are_left_out_as_tensorflow_leaves_them_ou
         np.testing.assert_allclose(got_gradient, want_gradient, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.usefixtures("_both_ways")
 def test_unsorted_ids_and_those_that_are_all_left_out(session):
     table = sok.EmbeddingVariable("table", 1, initializer=1.0)
@@ -258,7 +245,6 @@ def test_unsorted_ids_and_those_that_are_all_left_out(session):
         assert sorted(of_table.values[:, 0]) == sorted(np.array(weights)[positive])
 
 
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.usefixtures("_both_ways")
 def test_only_the_weights_of_the_last_lookup_are_differentiated(session):
     table = sok.EmbeddingVariable("table", 1, initializer=1.0)
@@ -272,7 +258,6 @@ def test_only_the_weights_of_the_last_lookup_are_differentiated(session):
     assert session.run(gradient).tolist() == [30, 30, 30]
 
 
-@pytest.mark.cases_on_gpu(4)
 @pytest.mark.parametrize("layout", ["sparse", "ragged"])
 @pytest.mark.usefixtures("_both_ways")
 def test_weights_at_other_places_than_the_ids(session, layout):
@@ -398,7 +383,6 @@ def _numbers(rng, total):
     return np.diff([0, *cuts, total]).tolist()
 
 
-@pytest.mark.cases_on_gpu(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.usefixtures("_both_ways")
 def test_random_groups_equal_concatenated_ones(seed):
@@ -417,7 +401,6 @@ def test_random_groups_equal_concatenated_ones(seed):
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.cases_on_gpu(2)
 @pytest.mark.usefixtures("_both_ways")
 def test_lookups_whose_owners_answer_with_sums():
     results = []
@@ -438,7 +421,6 @@ def test_lookups_whose_owners_answer_with_sums():
         np.testing.assert_array_equal(got.values, want.values)
 
 
-@pytest.mark.cases_on_gpu(2)
 @pytest.mark.usefixtures("_both_ways")
 def test_nothing_is_copied_to_put_outputs_together(session):
     of_group = Group(1, 12)
@@ -450,7 +432,6 @@ def test_nothing_is_copied_to_put_outputs_together(session):
     assert not types_of_ops & {"ConcatV2", "Concat", "Split", "SplitV", "Slice"}
 
 
-@pytest.mark.cases_on_gpu(2)
 @pytest.mark.usefixtures("_both_ways")
 def test_slots_and_dense_lookups_of_several_dimensions(session):
     first = sok.EmbeddingVariable("first", 2, initializer=1.0)
@@ -470,7 +451,6 @@ def test_slots_and_dense_lookups_of_several_dimensions(session):
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.cases_on_gpu(2)
 @pytest.mark.parametrize("numbers", [[], [0, 3], [-1, 4], [2], [4], [1, 1, 1, 1]])
 def test_numbers_that_do_not_cover_the_lookups(session, numbers):
     of_group = Group(1, 3)
@@ -488,7 +468,6 @@ def test_shapes_known_to_differ(session):
         group.lookup_group(lookups, side_by_side=True)
 
 
-@pytest.mark.cases_on_gpu(2)
 @pytest.mark.usefixtures("_both_ways")
 def test_shapes_that_differ_when_the_graph_runs(session):
     tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
@@ -504,7 +483,6 @@ def test_shapes_that_differ_when_the_graph_runs(session):
     assert session.run(output, {fed[0]: [5, 6], fed[1]: [7, 8]}).shape == (2, 4)
 
 
-@pytest.mark.cases_on_gpu(2)
 @pytest.mark.parametrize(
     ("first_shape", "second_shape"), [([2, 3], [3, 2]), ([6], [2, 3]), ([2, 0], [0, 2]), ([1, 3], [3])]
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.ops import lookup_ops
+from tensorflow.python.ops import control_flow_util, lookup_ops
 
 import harness
 import sparse_operation_kit as sok
@@ -34,9 +34,9 @@ def _start(session, iterator, prefetch):
 class Model:
     """A model on batches of one number, 0, 1, ...; `ids` makes the ids of a number."""
 
-    def __init__(self, iterator=None, ids=lambda number: number, **arguments):
+    def __init__(self, iterator=None, ids=lambda number: number, capacity=None, **arguments):
         self.iterator = _numbers(5) if iterator is None else iterator
-        self.table = sok.EmbeddingVariable("table", 2)
+        self.table = sok.EmbeddingVariable("table", 2, capacity=capacity)
 
         def look_up(number):
             return tf.nn.embedding_lookup(self.table, ids(number)), number
@@ -93,59 +93,56 @@ def test_the_end_of_the_data_stays_the_end_and_the_iterator_can_begin_again(sess
                 model.step(session)
 
 
-def test_bad_ids_are_an_error_of_their_own_step():
+def test_bad_ids_are_an_error_of_their_own_step(session):
     def bags(number):
         ends = tf.where(tf.equal(number, 2), [3, 2], [1, 2])
         return tf.concat([[0], tf.cast(ends, tf.int64)], 0)
 
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", 2)
+    table = sok.EmbeddingVariable("table", 2)
 
-        def look_up(number):
-            ids = tf.RaggedTensor.from_row_splits(tf.stack([number, 7]), bags(number), validate=False)
-            return sok.group_embedding_lookup_sparse([table], [ids], ["sum"])[0], number
+    def look_up(number):
+        ids = tf.RaggedTensor.from_row_splits(tf.stack([number, 7]), bags(number), validate=False)
+        return sok.group_embedding_lookup_sparse([table], [ids], ["sum"])[0], number
 
-        iterator = _numbers(5)
-        prefetch = sok.LookupPrefetch(iterator, look_up)
-        plain = look_up(tf.constant(2, tf.int64))[0]
-        _start(session, iterator, prefetch)
-        assert [
-            session.run([prefetch.outputs[1], prefetch.outputs[0], prefetch.advance])[0] for _ in "ab"
-        ] == [0, 1]
-        with pytest.raises(tf.errors.InvalidArgumentError) as ahead:
-            session.run([prefetch.outputs, prefetch.advance])
-        with pytest.raises(tf.errors.InvalidArgumentError) as without:
-            session.run(plain)
-        message = without.value.message.splitlines()
-        said = next(line for line in message if "'table'" in line)
-        assert said in ahead.value.message
-        assert session.run(table.size()) == 3  # 0, 1 and 7
+    iterator = _numbers(5)
+    prefetch = sok.LookupPrefetch(iterator, look_up)
+    plain = look_up(tf.constant(2, tf.int64))[0]
+    _start(session, iterator, prefetch)
+    assert [session.run([prefetch.outputs[1], prefetch.outputs[0], prefetch.advance])[0] for _ in "ab"] == [
+        0,
+        1,
+    ]
+    with pytest.raises(tf.errors.InvalidArgumentError) as ahead:
+        session.run([prefetch.outputs, prefetch.advance])
+    with pytest.raises(tf.errors.InvalidArgumentError) as without:
+        session.run(plain)
+    message = without.value.message.splitlines()
+    said = next(line for line in message if "'table'" in line)
+    assert said in ahead.value.message
+    assert session.run(table.size()) == 3  # 0, 1 and 7
 
 
-def test_an_error_of_the_iterator_loses_no_other_batch():
+def test_an_error_of_the_iterator_loses_no_other_batch(session):
     def element(number):
         inverse = tf.debugging.check_numerics(1 / (tf.cast(number, tf.float32) - 2), "two")
         return number + 0 * tf.cast(inverse, tf.int64)
 
-    with harness.graph_and_session() as session:
-        model = Model(v1.data.make_initializable_iterator(tf.data.Dataset.range(5).map(element)))
-        model.start(session)
-        assert model.step(session) == 0
-        with pytest.raises(tf.errors.InvalidArgumentError, match="two"):
-            model.step(session)
-        assert [model.step(session) for _ in range(3)] == [1, 3, 4]
+    model = Model(v1.data.make_initializable_iterator(tf.data.Dataset.range(5).map(element)))
+    model.start(session)
+    assert model.step(session) == 0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="two"):
+        model.step(session)
+    assert [model.step(session) for _ in range(3)] == [1, 3, 4]
 
 
 def test_a_lookup_beyond_the_capacity_leaves_the_table_as_it_was(session):
-    iterator = _numbers(5)
-    table = sok.EmbeddingVariable("small", 2, capacity=2)
-    prefetch = sok.LookupPrefetch(iterator, lambda number: tf.nn.embedding_lookup(table, number))
-    _start(session, iterator, prefetch)
+    model = Model(capacity=2)
+    model.start(session)
     for _ in range(2):
-        session.run([prefetch.outputs, prefetch.advance])
-    with pytest.raises(tf.errors.ResourceExhaustedError, match="'small' is full: it holds 2 of at most 2"):
-        session.run([prefetch.outputs, prefetch.advance])
-    assert session.run(table.size()) == 2
+        model.step(session)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="'table' is full: it holds 2 of at most 2"):
+        model.step(session)
+    assert session.run(model.table.size()) == 2
 
 
 def test_ids_that_steps_change_are_refused(session):
@@ -262,15 +259,9 @@ def test_a_table_that_steps_fill_is_read_in_the_step(session):
     assert steps == [-1, 0, 10, 20]
 
 
-@contextlib.contextmanager
 def _control_flow(functions):
     """Loops and branches are functions, or TensorFlow's older ops."""
-    if not functions:
-        v1.disable_control_flow_v2()
-    try:
-        yield
-    finally:
-        v1.enable_control_flow_v2()
+    return mock.patch.object(control_flow_util, "ENABLE_CONTROL_FLOW_V2", functions)
 
 
 def _products(number):
@@ -365,29 +356,21 @@ def test_loops_over_the_batch_give_labels_of_their_own_batch(functions):
             assert taken == number
 
 
-def _with_condition(iterator):
-    scale = v1.get_variable("scale", initializer=2.0)
-    table = sok.EmbeddingVariable("table", 2)
-
-    def look_up(number):
-        rows = tf.nn.embedding_lookup(table, number)
-        scaled = tf.cond(number > 0, lambda: tf.cast(number, tf.float32) * scale, lambda: scale)
-        return rows, scaled
-
-    return sok.LookupPrefetch(iterator, look_up)
+def _in_a_branch_that_reads(number, step):
+    return tf.cond(number > 0, lambda: number * step, lambda: step)
 
 
 def test_branches_that_read_state_are_part_of_the_step(session):
+    scale = v1.get_variable("scale", initializer=tf.constant(2, tf.int64))
+    table = sok.EmbeddingVariable("table", 2)
+
+    def look_up(number):
+        return tf.nn.embedding_lookup(table, number), _in_a_branch_that_reads(number, scale)
+
     iterator = _numbers(3)
-    prefetch = _with_condition(iterator)
+    prefetch = sok.LookupPrefetch(iterator, look_up)
     _start(session, iterator, prefetch)
     assert [session.run([prefetch.outputs[1], prefetch.advance])[0] for _ in range(3)] == [2, 2, 4]
-
-
-def test_branches_that_are_no_functions_are_refused():
-    with _control_flow(False), harness.graph_and_session():
-        with pytest.raises(ValueError, match="loop or a branch that uses"):
-            _with_condition(_numbers(3))
 
 
 def _adds_variable(number, step):
@@ -406,8 +389,8 @@ def _lookups_in_loop(number, step):
     return tf.map_fn(lambda i: tf.nn.embedding_lookup(table, number + i), step + [1], dtype=tf.float32)
 
 
-@pytest.mark.parametrize("loop", [_adds_variable, _until_variable, _lookups_in_loop])
-def test_loops_that_are_no_functions_and_read_state_are_refused(loop):
+@pytest.mark.parametrize("loop", [_adds_variable, _until_variable, _lookups_in_loop, _in_a_branch_that_reads])
+def test_loops_and_branches_that_are_no_functions_and_read_state_are_refused(loop):
     with _control_flow(False), harness.graph_and_session():
         step = v1.get_variable("step", initializer=tf.constant(1, tf.int64))
         with pytest.raises(ValueError, match="loop or a branch that uses"):

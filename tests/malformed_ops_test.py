@@ -264,14 +264,13 @@ PLANS = {
 
 
 @pytest.mark.parametrize("case", PLANS)
-def test_plans_and_gradients_that_do_not_fit(case):
+def test_plans_and_gradients_that_do_not_fit(session, case):
     plan, gradients, more, message = PLANS[case]
-    with harness.graph_and_session() as session:
-        one = table()
-        result = gradient_op(one.handle, plan(one), gradients(), **more)
-        harness.initialize(session)
-        with pytest.raises(_REFUSED, match=message):
-            session.run([result.values, result.weight_gradients])
+    one = table()
+    result = gradient_op(one.handle, plan(one), gradients(), **more)
+    harness.initialize(session)
+    with pytest.raises(_REFUSED, match=message):
+        session.run([result.values, result.weight_gradients])
 
 
 def test_the_plan_of_a_lookup_in_a_wider_table(session):
@@ -348,17 +347,16 @@ def test_another_way_of_exchange_is_refused(exchange):
         sok.DistributedEmbedding("sum", 10, DIM_SHARDED, 1, 1, exchange=exchange)
 
 
-def test_a_bad_batch_is_an_error_that_names_the_variable_and_leaves_the_table(as_if_sharded):
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("users", DIM_SHARDED)
-        row = tf.compat.v1.placeholder(tf.int64, [])
-        bags = tf.SparseTensor([[0, 0], [row, 0]], tf.constant([1, 2], tf.int64), [2, 1])
-        (output,) = group.lookup_group([group.SparseLookup(table, bags, "sum")])
-        harness.initialize(session)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="'users': index 1 .* row 7 of 2"):
-            session.run(output, {row: 7})
-        assert session.run(table.size()) == 0
-        assert session.run(output, {row: 1}).shape == (2, DIM_SHARDED)
+def test_a_bad_batch_is_an_error_that_names_the_variable_and_leaves_the_table(session, as_if_sharded):
+    table = sok.EmbeddingVariable("users", DIM_SHARDED)
+    row = tf.compat.v1.placeholder(tf.int64, [])
+    bags = tf.SparseTensor([[0, 0], [row, 0]], tf.constant([1, 2], tf.int64), [2, 1])
+    (output,) = group.lookup_group([group.SparseLookup(table, bags, "sum")])
+    harness.initialize(session)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'users': index 1 .* row 7 of 2"):
+        session.run(output, {row: 7})
+    assert session.run(table.size()) == 0
+    assert session.run(output, {row: 1}).shape == (2, DIM_SHARDED)
 
 
 def test_gradients_are_exchanged_only_after_the_lookup_has_succeeded(as_if_sharded):

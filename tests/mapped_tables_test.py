@@ -3,7 +3,6 @@
 
 import json
 import os
-import sys
 import textwrap
 
 import numpy as np
@@ -101,8 +100,7 @@ OPEN = textwrap.dedent("""
 def open_model(folder, path, loader, tmp_path):
     program = tmp_path / "open.py"
     program.write_text(OPEN)
-    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    done = forked.run(program, str(folder), str(path), loader, env={**os.environ, "PYTHONPATH": paths})
+    done = forked.run(program, str(folder), str(path), loader)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -18,6 +18,7 @@ from sparse_operation_kit import deeprec
 from sparse_operation_kit.deeprec.incremental_saver import IncrementalSaver
 
 deeprec.uninstall()  # importing it has installed its names
+session = harness.session
 v1 = tf.compat.v1
 IDS = np.arange(-3, 12)
 
@@ -75,26 +76,25 @@ def exported(tmp_path, **options):
     ],
     ids=["adam", "sgd in a scope", "policies in a scope", "given rows"],
 )
-def test_training_goes_on(tmp_path, options, request):
+def test_training_goes_on(session, tmp_path, options, request):
     """By the Saver of the MetaGraph, and by a new one, which saves and restores the table too."""
     scope = "imported" if "scope" in request.node.name else None
     prefix, want = exported(tmp_path, **options)
-    with harness.graph_and_session() as session:
-        saver = v1.train.import_meta_graph(f"{prefix}.meta", import_scope=scope, clear_devices=True)
-        model = Imported(session, scope)
-        saver.restore(session, prefix)
-        model.train(3)
-        again = v1.train.Saver()
-        path = again.save(session, str(tmp_path / "new"))
-        assert model.table().op.name in dict(tf.train.list_variables(path))
-        model.train(4)
-        # A full save makes the steps that exact Adam has postponed, which rounds otherwise.
-        np.testing.assert_allclose(model.rows(), want, rtol=1e-5, atol=1e-6)
-        harness.initialize(session)
-        assert session.run(model.table().size()) == 0
-        again.restore(session, path)
-        model.train(4)
-        np.testing.assert_allclose(model.rows(), want, rtol=1e-5, atol=1e-6)
+    saver = v1.train.import_meta_graph(f"{prefix}.meta", import_scope=scope, clear_devices=True)
+    model = Imported(session, scope)
+    saver.restore(session, prefix)
+    model.train(3)
+    again = v1.train.Saver()
+    path = again.save(session, str(tmp_path / "new"))
+    assert model.table().op.name in dict(tf.train.list_variables(path))
+    model.train(4)
+    # A full save makes the steps that exact Adam has postponed, which rounds otherwise.
+    np.testing.assert_allclose(model.rows(), want, rtol=1e-5, atol=1e-6)
+    harness.initialize(session)
+    assert session.run(model.table().size()) == 0
+    again.restore(session, path)
+    model.train(4)
+    np.testing.assert_allclose(model.rows(), want, rtol=1e-5, atol=1e-6)
 
 
 def test_savers_that_are_built_after_an_import_are_of_their_own_kind(tmp_path):
@@ -119,7 +119,7 @@ def test_savers_that_are_built_after_an_import_are_of_their_own_kind(tmp_path):
     assert kinds == {"job-2": "incremental", "job-3": "full", "job-4": "incremental"}
 
 
-def test_the_variable_is_as_it_was(tmp_path):
+def test_the_variable_is_as_it_was(session, tmp_path):
     options = {"capacity": 40, "admission": sok.CounterFilter(2), "on_full": "evict_lfu", "initializer": 0.25}
     with tf.Graph().as_default():
         build(**options)
@@ -138,39 +138,36 @@ def test_the_variable_is_as_it_was(tmp_path):
         before = {key: [one.name for one in v1.get_collection(key)] for key in keys}
         (table,) = (one for one in v1.trainable_variables() if one.name == "scope/table:0")
         meta = v1.train.export_meta_graph()
-    with harness.graph_and_session() as session:
-        v1.train.import_meta_graph(meta)
-        for key in keys:
-            assert [one.name for one in v1.get_collection(key)] == before[key]
-        found = {
-            one.m_var_name: one for one in v1.global_variables() if isinstance(one, sok.EmbeddingVariable)
-        }
-        got = found["scope/table"]
-        for attribute in (
-            "dim",
-            "capacity",
-            "key_dtype",
-            "use_hashtable",
-            "constant_initial_value",
-            "trainable",
-        ):
-            assert getattr(got, attribute) == getattr(table, attribute), attribute
-        assert got.shape.as_list() == [40, 3] and found["kept"].key_dtype == tf.uint32
-        assert found["kept"].evicts_by_step and not got.evicts_by_step
-        assert not found["kept"].trainable
-        tables, others = sok.split_embedding_variable_from_others(v1.trainable_variables())
-        assert tables == [got] and [one.name for one in others] == ["kernel:0", "last:0"]
-        harness.initialize(session)
-        keys = tf.constant([7, 7, 8], tf.int64)
-        session.run(tf.nn.embedding_lookup(got, keys))
-        np.testing.assert_array_equal(session.run(got.get_frequency(keys)), [2, 2, 1])
-        frequency = found["kept"].get_frequency(tf.constant([1], tf.uint32))
-        np.testing.assert_array_equal(session.run(frequency), [0])
-        # A new optimizer trains it with the ordinary variables.
-        loss = tf.reduce_sum(tf.nn.embedding_lookup(got, keys))
-        step = v1.train.GradientDescentOptimizer(0.5).minimize(loss)
-        session.run(step)
-        assert session.run(got.size()) == 2
+    v1.train.import_meta_graph(meta)
+    for key in keys:
+        assert [one.name for one in v1.get_collection(key)] == before[key]
+    found = {one.m_var_name: one for one in v1.global_variables() if isinstance(one, sok.EmbeddingVariable)}
+    got = found["scope/table"]
+    for attribute in (
+        "dim",
+        "capacity",
+        "key_dtype",
+        "use_hashtable",
+        "constant_initial_value",
+        "trainable",
+    ):
+        assert getattr(got, attribute) == getattr(table, attribute), attribute
+    assert got.shape.as_list() == [40, 3] and found["kept"].key_dtype == tf.uint32
+    assert found["kept"].evicts_by_step and not got.evicts_by_step
+    assert not found["kept"].trainable
+    tables, others = sok.split_embedding_variable_from_others(v1.trainable_variables())
+    assert tables == [got] and [one.name for one in others] == ["kernel:0", "last:0"]
+    harness.initialize(session)
+    keys = tf.constant([7, 7, 8], tf.int64)
+    session.run(tf.nn.embedding_lookup(got, keys))
+    np.testing.assert_array_equal(session.run(got.get_frequency(keys)), [2, 2, 1])
+    frequency = found["kept"].get_frequency(tf.constant([1], tf.uint32))
+    np.testing.assert_array_equal(session.run(frequency), [0])
+    # A new optimizer trains it with the ordinary variables.
+    loss = tf.reduce_sum(tf.nn.embedding_lookup(got, keys))
+    step = v1.train.GradientDescentOptimizer(0.5).minimize(loss)
+    session.run(step)
+    assert session.run(got.size()) == 2
 
 
 def test_variables_of_deeprec_come_back():
@@ -207,18 +204,17 @@ def test_an_imported_table_starts_from_a_checkpoint(tmp_path):
         )
 
 
-def test_two_imports_under_scopes_do_not_share_rows(tmp_path):
+def test_two_imports_under_scopes_do_not_share_rows(session, tmp_path):
     prefix, want = exported(tmp_path)
-    with harness.graph_and_session() as session:
-        savers = [v1.train.import_meta_graph(f"{prefix}.meta", import_scope=scope) for scope in "ab"]
-        for saver in savers:
-            saver.restore(session, prefix)
-        first, second = (Imported(session, scope) for scope in "ab")
-        before = first.rows()
-        second.train(3)
-        second.train(4)
-        np.testing.assert_array_equal(first.rows(), before)
-        np.testing.assert_array_equal(second.rows(), want)
+    savers = [v1.train.import_meta_graph(f"{prefix}.meta", import_scope=scope) for scope in "ab"]
+    for saver in savers:
+        saver.restore(session, prefix)
+    first, second = (Imported(session, scope) for scope in "ab")
+    before = first.rows()
+    second.train(3)
+    second.train(4)
+    np.testing.assert_array_equal(first.rows(), before)
+    np.testing.assert_array_equal(second.rows(), want)
 
 
 @pytest.mark.parametrize("with_graph_def", [False, True])

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from sparse_operation_kit.checkpoint.prefix_lock import PrefixInUseError, acquir
 from sparse_operation_kit.compat.internals import saveable_object
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
+session = harness.session
 train = tf.compat.v1.train
 KEYS = np.arange(8)
 
@@ -51,12 +53,6 @@ class Model:
         self.go_on()
         self.saver.restore(self.session, str(prefix))
         np.testing.assert_array_equal(self.state(), want)
-
-
-@pytest.fixture
-def session():
-    with harness.graph_and_session() as session:
-        yield session
 
 
 def exported_models(model_dir):
@@ -269,10 +265,7 @@ def test_many_processes(prefix, tmp_path):
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_without_locks_the_file_alone_counts(prefix, monkeypatch, code):
-    def flock(descriptor, operation):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(code, os.strerror(code))))
     with acquire(prefix, 0):
         assert try_acquire(prefix) is None
     # It is unknown whether the process that made this file is alive.
@@ -320,22 +313,15 @@ def test_a_call_that_fails_leaves_no_lock(prefix, tmp_path, monkeypatch, call):
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
-def test_a_lock_that_fails_is_not_taken_for_a_file_system_without_locks(prefix, tmp_path, monkeypatch, code):
+def test_a_lock_that_fails_is_not_taken_for_a_file_system_without_locks(prefix, tmp_path, code):
     """Another process would find the file without a lock, and remove it."""
-
-    def flock(descriptor, operation):
-        raise OSError(code, os.strerror(code))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", flock)
-        with pytest.raises(OSError, match=os.strerror(code)):
-            acquire(prefix, 0)
+    failing = mock.patch.object(fcntl, "flock", side_effect=OSError(code, os.strerror(code)))
+    with failing, pytest.raises(OSError, match=os.strerror(code)):
+        acquire(prefix, 0)
     assert not list(tmp_path.iterdir())
     with acquire(prefix, 0):
-        with monkeypatch.context() as patch:
-            patch.setattr(fcntl, "flock", flock)
-            with pytest.raises(OSError, match=os.strerror(code)):
-                try_acquire(prefix)
+        with failing, pytest.raises(OSError, match=os.strerror(code)):
+            try_acquire(prefix)
         assert try_acquire(prefix) is None
 
 

@@ -20,6 +20,7 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(5)
+session = harness.session
 
 v1 = tf.compat.v1
 AdagradDecay = sok.optimizers.AdagradDecayOptimizer
@@ -233,37 +234,33 @@ def test_follows_the_definition(kind, name, tmp_path):
         assert np.abs(rows - 1).max() > 0.1
 
 
-def test_adam_async_counts_by_variable():
+def test_adam_async_counts_by_variable(session):
     """A table that is trained less often has taken fewer steps than the others."""
-    with harness.graph_and_session() as session:
-        tables = {name: sok.EmbeddingVariable(name, 1, initializer="ones") for name in ("often", "rarely")}
-        rows = {n: tf.nn.embedding_lookup(t, tf.constant([1], tf.int64)) for n, t in tables.items()}
-        optimizer = AdamAsync(0.1)
-        trains = {n: optimizer.minimize(tf.reduce_sum(rows[n] ** 2), var_list=[t]) for n, t in tables.items()}
-        harness.initialize(session)
-        for _ in range(3):
-            session.run(trains["often"])
-        powers = {v.name: v for v in optimizer.variables()}
-        powers = [powers[f"AdamAsync/{name}/beta1_power:0"] for name in tables]
-        for step in range(3):
-            session.run(trains["rarely"])
-            np.testing.assert_allclose(session.run(powers), [0.9**4, 0.9 ** (step + 2)], rtol=1e-6)
-        np.testing.assert_array_equal(*session.run(list(rows.values())))
+    tables = {name: sok.EmbeddingVariable(name, 1, initializer="ones") for name in ("often", "rarely")}
+    rows = {n: tf.nn.embedding_lookup(t, tf.constant([1], tf.int64)) for n, t in tables.items()}
+    optimizer = AdamAsync(0.1)
+    trains = {n: optimizer.minimize(tf.reduce_sum(rows[n] ** 2), var_list=[t]) for n, t in tables.items()}
+    harness.initialize(session)
+    for _ in range(3):
+        session.run(trains["often"])
+    powers = {v.name: v for v in optimizer.variables()}
+    powers = [powers[f"AdamAsync/{name}/beta1_power:0"] for name in tables]
+    for step in range(3):
+        session.run(trains["rarely"])
+        np.testing.assert_allclose(session.run(powers), [0.9**4, 0.9 ** (step + 2)], rtol=1e-6)
+    np.testing.assert_array_equal(*session.run(list(rows.values())))
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (3, 2, 4)])
-def test_dense_gradients_of_any_rank_for_rowwise_adagrad(shape):
-    with harness.graph_and_session() as session:
-        start = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-        variable = tf.Variable(start)
-        step = RowWiseAdagrad(0.1, 0.5, 0.0).minimize(tf.reduce_sum(variable**2), var_list=[variable])
-        harness.initialize(session)
-        session.run(step)
-        gradient = 2 * start
-        squares = 0.5 + np.mean(gradient**2, axis=tuple(range(1, len(shape))), keepdims=True)
-        np.testing.assert_allclose(
-            session.run(variable), start - 0.1 * gradient / np.sqrt(squares), rtol=1e-5
-        )
+def test_dense_gradients_of_any_rank_for_rowwise_adagrad(session, shape):
+    start = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    variable = tf.Variable(start)
+    step = RowWiseAdagrad(0.1, 0.5, 0.0).minimize(tf.reduce_sum(variable**2), var_list=[variable])
+    harness.initialize(session)
+    session.run(step)
+    gradient = 2 * start
+    squares = 0.5 + np.mean(gradient**2, axis=tuple(range(1, len(shape))), keepdims=True)
+    np.testing.assert_allclose(session.run(variable), start - 0.1 * gradient / np.sqrt(squares), rtol=1e-5)
 
 
 def test_other_kinds_of_second_moments_are_refused():

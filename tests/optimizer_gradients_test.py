@@ -19,27 +19,19 @@ session = harness.session
 train = tf.compat.v1.train
 
 
-def _clip_by_value(gradients):
-    return [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in gradients]
-
-
-def _clip_by_norm(gradients):
-    return [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
-
-
-def _clip_by_global_norm(gradients):
-    return tf.clip_by_global_norm(gradients, 0.05)[0]
-
-
-def _twice(gradients):
-    return [
+CHANGES = {
+    "clipped by value": lambda gradients: [tf.clip_by_value(g, -0.01, 0.01) for g in gradients],
+    "clipped by norm": lambda gradients: [tf.clip_by_norm(g, 0.02) for g in gradients],
+    "clipped by global norm": lambda gradients: tf.clip_by_global_norm(gradients, 0.05)[0],
+    "twice": lambda gradients: [
         tf.IndexedSlices(g.values * 2, g.indices) if isinstance(g, tf.IndexedSlices) else g * 2
         for g in gradients
-    ]
+    ],
+}
 
 
 @pytest.mark.cases_on_gpu(2)
-@pytest.mark.parametrize("change", [_clip_by_value, _clip_by_norm, _clip_by_global_norm, _twice])
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     "make", [train.GradientDescentOptimizer, train.AdagradOptimizer, train.AdamOptimizer]
 )
@@ -53,7 +45,7 @@ def test_changed_gradients_are_what_is_applied(session, make, change):
     ):
         optimizer = make(twins.learning_rate)
         gradients, variables = zip_equal(*optimizer.compute_gradients(loss, var_list=variables))
-        steps.append(optimizer.apply_gradients(zip_equal(change(list(gradients)), variables)))
+        steps.append(optimizer.apply_gradients(zip_equal(CHANGES[change](list(gradients)), variables)))
     twins.start(session)
     for positions, labels in optimizer_parity.batches(30, distinct=True):
         session.run(steps, twins.feed(positions, labels, 0.3))

@@ -19,6 +19,7 @@ from sparse_operation_kit.changes import replacements
 from sparse_operation_kit.changes.replacement_table import Part
 
 pytestmark = pytest.mark.cases_on_gpu(2)
+session = harness.session
 
 v1 = tf.compat.v1
 train = v1.train
@@ -78,19 +79,12 @@ class Model:
         return [tables[table.m_var_name] for table in self.tables] + [{"kernel": session.run(self.kernel)}]
 
 
-def assert_same(got, want):
-    for one, other in zip_equal(got, want):
-        assert one.keys() == other.keys()
-        for name in one:
-            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_training_goes_on_after_a_restore_as_without(tmp_path, optimizer):
     def assert_goes_on(session):
-        assert_same(model.state(session), saved)
+        np.testing.assert_equal(model.state(session), saved)
         model.train(session, range(4, 7))
-        assert_same(model.state(session), want)
+        np.testing.assert_equal(model.state(session), want)
 
     with harness.graph_and_session() as session:
         model = Model(optimizer)
@@ -140,7 +134,7 @@ def test_a_table_that_nothing_trained_yet(tmp_path):
         model.saver.restore(session, path)
         assert [len(table["keys"]) for table in model.state(session)[:2]] == [0, 0]
         model.train(session, range(3))
-        assert_same(model.state(session), want)
+        np.testing.assert_equal(model.state(session), want)
 
 
 def _names(folder, pattern):
@@ -162,86 +156,79 @@ def test_old_checkpoints_are_removed_and_the_latest_is_found(tmp_path):
     with harness.graph_and_session() as session:
         model = Model()
         model.saver.restore(session, train.latest_checkpoint(str(tmp_path)))
-        assert_same(model.state(session), want)
+        np.testing.assert_equal(model.state(session), want)
 
 
-def test_old_checkpoints_whose_names_have_nothing_in_common_go_too(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model()
-        harness.initialize(session)
-        for name in "abcd":
-            model.saver.save(session, str(tmp_path / name))
-        assert _names(tmp_path, "*.index") == {"c", "d"} == set(saved_files.bases(tmp_path))
+def test_old_checkpoints_whose_names_have_nothing_in_common_go_too(session, tmp_path):
+    model = Model()
+    harness.initialize(session)
+    for name in "abcd":
+        model.saver.save(session, str(tmp_path / name))
+    assert _names(tmp_path, "*.index") == {"c", "d"} == set(saved_files.bases(tmp_path))
 
 
-def test_saving_to_the_same_prefix_again(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model("adagrad")
-        harness.initialize(session)
-        for step in range(3):
-            model.train(session, [step])
-            path = model.saver.save(session, str(tmp_path / "model"))
-        want = model.state(session)
-        assert len(list(tmp_path.glob("model.*"))) == 4  # the other variables, tables, index and graph
-        model.train(session, range(3, 5))
+def test_saving_to_the_same_prefix_again(session, tmp_path):
+    model = Model("adagrad")
+    harness.initialize(session)
+    for step in range(3):
+        model.train(session, [step])
+        path = model.saver.save(session, str(tmp_path / "model"))
+    want = model.state(session)
+    assert len(list(tmp_path.glob("model.*"))) == 4  # the other variables, tables, index and graph
+    model.train(session, range(3, 5))
+    model.saver.restore(session, path)
+    np.testing.assert_equal(model.state(session), want)
+
+
+def test_tables_go_with_their_checkpoints_in_every_directory(session, tmp_path):
+    model = Model()
+    saver = train.Saver(max_to_keep=5)
+    harness.initialize(session)
+    for step in range(9):
+        saver.save(session, str(tmp_path / f"{step % 4}" / "model"), global_step=step)
+    assert _names(tmp_path, "*/*.index") == {f"model-{i}" for i in range(4, 9)}
+    assert _names(tmp_path, "*/*.data-*") == {f"model-{i}" for i in range(4, 9)}
+    for path in saver.last_checkpoints:
         model.saver.restore(session, path)
-        assert_same(model.state(session), want)
 
 
-def test_tables_go_with_their_checkpoints_in_every_directory(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model()
-        saver = train.Saver(max_to_keep=5)
-        harness.initialize(session)
-        for step in range(9):
-            saver.save(session, str(tmp_path / f"{step % 4}" / "model"), global_step=step)
-        assert _names(tmp_path, "*/*.index") == {f"model-{i}" for i in range(4, 9)}
-        assert _names(tmp_path, "*/*.data-*") == {f"model-{i}" for i in range(4, 9)}
-        for path in saver.last_checkpoints:
-            model.saver.restore(session, path)
+def test_a_checkpoint_moves_with_its_folder_or_under_another_name(session, tmp_path):
+    model = Model("adagrad")
+    harness.initialize(session)
+    model.train(session, range(2))
+    model.saver.save(session, str(tmp_path / "old" / "model"))
+    want = model.state(session)
+    (tmp_path / "old").rename(tmp_path / "new")
+    for path in list((tmp_path / "new").glob("model.*")):
+        path.rename(path.with_name(path.name.replace("model", "best")))
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    for prefix in ("new/best", "link/best"):
+        model.train(session, range(2, 4))
+        model.saver.restore(session, str(tmp_path / prefix))
+        np.testing.assert_equal(model.state(session), want)
 
 
-def test_a_checkpoint_moves_with_its_folder_or_under_another_name(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model("adagrad")
-        harness.initialize(session)
-        model.train(session, range(2))
-        model.saver.save(session, str(tmp_path / "old" / "model"))
-        want = model.state(session)
-        (tmp_path / "old").rename(tmp_path / "new")
-        for path in list((tmp_path / "new").glob("model.*")):
-            path.rename(path.with_name(path.name.replace("model", "best")))
-        (tmp_path / "link").symlink_to(tmp_path / "new")
-        for prefix in ("new/best", "link/best"):
-            model.train(session, range(2, 4))
-            model.saver.restore(session, str(tmp_path / prefix))
-            assert_same(model.state(session), want)
-
-
-def test_paths_steps_and_state_files_are_as_without_tables(tmp_path, monkeypatch):
+def test_paths_steps_and_state_files_are_as_without_tables(session, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with harness.graph_and_session() as session:
-        step = train.get_or_create_global_step()
-        model = Model()
-        saver = train.Saver(pad_step_number=True, save_relative_paths=True)
-        harness.initialize(session)
-        session.run(step.assign(7))
-        path = saver.save(
-            session, "model", global_step=step, latest_filename="newest", meta_graph_suffix="graph"
-        )
-        assert path == "model-00000007"
-        assert sorted(os.listdir(tmp_path)) == [
-            "model-00000007.data-00000-of-00002",
-            "model-00000007.data-00001-of-00002",
-            "model-00000007.graph",
-            "model-00000007.index",
-            "newest",
-        ]
-        assert saved_files.bases(tmp_path) == ["model-00000007"]
-        assert 'model_checkpoint_path: "model-00000007"' in (tmp_path / "newest").read_text()
-        saver.restore(session, "model-00000007")
-        with pytest.raises(ValueError, match="path components"):
-            model.saver.save(session, "model", latest_filename="a/b")
+    step = train.get_or_create_global_step()
+    model = Model()
+    saver = train.Saver(pad_step_number=True, save_relative_paths=True)
+    harness.initialize(session)
+    session.run(step.assign(7))
+    path = saver.save(session, "model", global_step=step, latest_filename="newest", meta_graph_suffix="graph")
+    assert path == "model-00000007"
+    assert sorted(os.listdir(tmp_path)) == [
+        "model-00000007.data-00000-of-00002",
+        "model-00000007.data-00001-of-00002",
+        "model-00000007.graph",
+        "model-00000007.index",
+        "newest",
+    ]
+    assert saved_files.bases(tmp_path) == ["model-00000007"]
+    assert 'model_checkpoint_path: "model-00000007"' in (tmp_path / "newest").read_text()
+    saver.restore(session, "model-00000007")
+    with pytest.raises(ValueError, match="path components"):
+        model.saver.save(session, "model", latest_filename="a/b")
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -256,26 +243,24 @@ def test_the_older_format_is_refused(sharded):
         train.Saver([dense], write_version=train.SaverDef.V1, sharded=sharded)
 
 
-def test_a_saver_of_some_tables(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model()
-        saver = train.Saver([model.tables[1]])
-        harness.initialize(session)
-        model.train(session, range(2))
-        path = saver.save(session, str(tmp_path / "model"))
-        before = model.state(session)
-        model.train(session, range(2, 4))
-        after = model.state(session)
-        saver.restore(session, path)
-        assert_same(model.state(session), [after[0], before[1], after[2]])
+def test_a_saver_of_some_tables(session, tmp_path):
+    model = Model()
+    saver = train.Saver([model.tables[1]])
+    harness.initialize(session)
+    model.train(session, range(2))
+    path = saver.save(session, str(tmp_path / "model"))
+    before = model.state(session)
+    model.train(session, range(2, 4))
+    after = model.state(session)
+    saver.restore(session, path)
+    np.testing.assert_equal(model.state(session), [after[0], before[1], after[2]])
 
 
-def test_saving_before_the_initializer_names_the_table(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model()
-        session.run(model.kernel.initializer)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="'(user/table|item)'.*not initialized"):
-            model.saver.save(session, str(tmp_path / "model"))
+def test_saving_before_the_initializer_names_the_table(session, tmp_path):
+    model = Model()
+    session.run(model.kernel.initializer)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="'(user/table|item)'.*not initialized"):
+        model.saver.save(session, str(tmp_path / "model"))
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -360,4 +345,4 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_table_alone(tmp_path):
         before = model.state(session)
         with pytest.raises(tf.errors.ResourceExhaustedError, match="user/table.*4"):
             model.saver.restore(session, path)
-        assert_same(model.state(session), before)
+        np.testing.assert_equal(model.state(session), before)
