@@ -94,17 +94,7 @@ def copy(good, tmp_path):
     return pathlib.Path(shutil.copytree(good, tmp_path / "copy"))
 
 
-DAMAGES = {
-    "missing": lambda path: path.unlink(),
-    "empty": lambda path: path.write_bytes(b""),
-    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "another file": lambda path: path.write_bytes(b"something else" * 1000),
-    "huge": lambda path: os.truncate(path, 1 << 40),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
-    "a device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
-    "a dangling link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
-    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
-}
+DAMAGES = {**saved_files.DAMAGES, "missing": lambda path: path.unlink()}
 ERRORS = (
     tf.errors.DataLossError,
     tf.errors.NotFoundError,

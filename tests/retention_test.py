@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import pathlib
 import socket
 
 import pytest
-import tensorflow as tf
 
+import checkpoint_files
 import saved_files
 from sparse_operation_kit.checkpoint import own_files, prefix_lock, reader
 from sparse_operation_kit.checkpoint.errors import UnansweredError
@@ -39,31 +38,11 @@ class Folder:
     def prefix(self, base: str) -> str:
         return str(self.path / base)
 
-    def checkpoint(self, base: str, chains: tuple[str, ...] = (), facts: str | None = None) -> None:
+    def checkpoint(self, base: str, chains: tuple[str, ...] = (), **changed: str) -> None:
         """Makes a checkpoint that builds on others."""
-        known = {"format": "sparse-operation-kit checkpoint", "version": 1, "id": ID, "parts": 1}
-        entries = {
-            "#sok": json.dumps({**known, "chains": chains}) if facts is None else facts,
-            "t": '{"format":"sparse-operation-kit table"' + 64 * " " + "}",
-            "t#0": "{}",
-        }
-        self._save(base, entries)
-
-    def plain(self, base: str) -> None:
-        """Makes a checkpoint without tables."""
-        self._save(base, {"dense": "a string"})
-
-    def _save(self, base: str, entries: dict[str, str]) -> None:
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            arguments = (list(entries), [""] * len(entries), [tf.constant(one) for one in entries.values()])
-            session.run(
-                tf.raw_ops.SaveV2(
-                    prefix=self.prefix(base),
-                    tensor_names=arguments[0],
-                    shape_and_slices=arguments[1],
-                    tensors=arguments[2],
-                )
-            )
+        table = '{"format":"sparse-operation-kit table"' + 64 * " " + "}"
+        tensors = {**checkpoint_files.facts(ID, 1, chains), "t": table, "t#0": "{}", **changed}
+        checkpoint_files.write(self.path / base, tensors)
 
     def retired(self, base: str, chains: tuple[str, ...] = ()) -> None:
         """Makes a checkpoint that was removed while another one was building on it."""
@@ -197,16 +176,6 @@ def test_a_copied_checkpoint_keeps_what_it_builds_on(folder):
     assert folder.clean("model-2") == ["best", "model-1", "model-2"]
 
 
-def _pipe(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def _folder(path):
-    path.unlink()
-    path.mkdir()
-
-
 def _socket(path):
     path.unlink()
     with socket.socket(socket.AF_UNIX) as made:
@@ -221,21 +190,19 @@ def _loop(path):
 
 
 # Files that tell that a checkpoint is damaged; and those about which nothing can be known.
-DAMAGED = {
-    "damaged": lambda path: path.write_bytes(b"damaged"),
-    "empty": lambda path: path.write_bytes(b""),
-    "huge": lambda path: os.truncate(path, 1 << 40),
-    "pipe": _pipe,
-    "folder": _folder,
-    "device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
-    "dangling link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
-}
+DAMAGED = {kind: damage for kind, damage in saved_files.DAMAGES.items() if kind != "cut"}
 UNKNOWN = {"socket": _socket, "loop": _loop}
-FILES = [("index", {**DAMAGED, **UNKNOWN}), ("data-00000-of-00001", {**DAMAGED, **UNKNOWN})]
-FILES[1][1].pop("huge")  # All that the index names is in it.
 
 
-@pytest.mark.parametrize(("file", "kind"), [(file, kind) for file, kinds in FILES for kind in kinds])
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        (file, kind)
+        for file in ("index", "data-00000-of-00001")
+        for kind in [*DAMAGED, *UNKNOWN]
+        if (file, kind) != ("data-00000-of-00001", "huge")  # All that the index names is in it.
+    ],
+)
 def test_what_cannot_be_read_keeps_what_was_there_before(folder, file, kind, caplog, monkeypatch):
     """A damaged one neither stops nor blocks the removal of others, and is reported once."""
     monkeypatch.chdir(folder.path)
@@ -264,7 +231,7 @@ def test_what_cannot_be_read_keeps_what_was_there_before(folder, file, kind, cap
 
 def test_facts_of_hostile_text(folder, caplog):
     for number, text in enumerate(["{" * 100_000, '{"format": "\\u0000"}', "[]", ""]):
-        folder.checkpoint(f"bad-{number}", facts=text)
+        folder.checkpoint(f"bad-{number}", **{"#sok": text})
         os.utime(folder.prefix(f"bad-{number}.index"), (1, 1))
     folder.retired("model-1")
     folder.checkpoint("model-2")
@@ -283,7 +250,7 @@ def test_chains_that_lead_to_nothing(folder, leads):
 
 
 def test_checkpoints_without_tables_are_no_obstacle(folder):
-    folder.plain("plain")
+    checkpoint_files.write(folder.path / "plain", {"dense": "a string"})
     folder.retired("model-1")
     folder.checkpoint("model-2")
     assert folder.clean("model-2") == ["model-2", "plain"]

@@ -103,6 +103,19 @@ def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     return error
 
 
+# What happens to files of checkpoints, by name.
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "another file": lambda path: path.write_bytes(b"something else" * 1000),
+    "huge": lambda path: os.truncate(path, 1 << 40),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "a dangling link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+}
+
+
 # Loads a SavedModel with TensorFlow 2's loader and with a session's, both twice in one process, and gives
 # each signature those of the fed values that it takes. Runs without Horovod, and with or without this
 # library, in a process that has imported neither.
