@@ -1,6 +1,5 @@
 """Rows that ranks assign reach their owners, or none; statistics of tables are those of one process."""
 
-import collections
 import pathlib
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
+from row_policy_model import StatisticsReference
 from same_length import zip_equal
 from sparse_operation_kit import experiment
 from sparse_operation_kit.lookup import group
@@ -118,13 +118,6 @@ def check_all_ranks_raise_what_one_rank_gives_wrongly():
 
 
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
-
-
-def test_on_three_ranks():
-    """The output names the check that failed."""
-    ranks.run_checks(CHECKS, ranks=SIZE)
-
-
 v1 = tf.compat.v1
 STEPS = 6
 DIMS = {"small": 2, "wide": 6, "rare": 4}
@@ -149,63 +142,38 @@ def count():
         step_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
         statistics = sok.table_statistics()
         harness.initialize(session)
-        bytes_sent = exchange_statistics() if known.size > 1 else None
+        bytes_sent = exchange_statistics().bytes_sent_to_others
         after, sent = [], 0
         for step in range(STEPS):
-            before = session.run(bytes_sent) if bytes_sent else None
+            before = session.run(bytes_sent)
             session.run(step_op, {keys[name]: keys_of(step, known.rank, name) for name in names})
-            if bytes_sent:
-                sent += session.run(bytes_sent).bytes_sent_to_others - before.bytes_sent_to_others
+            sent += session.run(bytes_sent) - before
             after.append({name: numbers._asdict() for name, numbers in session.run(statistics).items()})
         return after, int(sent)
 
 
 def expected(size):
-    """The expected statistics, by their definition."""
-    known = {name: collections.Counter() for name in DIMS}
-    totals = {name: collections.Counter() for name in DIMS}
-    rows = {name: set() for name in DIMS}
+    """The expected statistics after each step."""
+    references = {name: StatisticsReference(3 if name == "rare" else 0) for name in DIMS}
     after = []
     for step in range(STEPS):
-        for name in DIMS:
-            keys = np.concatenate([keys_of(step, rank, name) for rank in range(size)]).tolist()
-            known[name].update(keys)
-            new = {key for key in set(keys) - rows[name] if name != "rare" or known[name][key] >= 3}
-            rows[name] |= new
-            totals[name].update(
-                {
-                    "ids": len(keys),
-                    "distinct_ids": len(set(keys)),
-                    "admitted_ids": len(new),
-                    "filtered_ids": len(set(keys) - rows[name]),
-                }
-            )
-        after.append(
-            {
-                name: {
-                    "rows": len(rows[name]),
-                    **{what: totals[name][what] for what in ("ids", "distinct_ids")},
-                    **{what: totals[name][what] for what in ("admitted_ids", "filtered_ids")},
-                    **dict.fromkeys(sok.TableStatistics._fields[6:13], 0),  # of tables with a disk
-                    "unique_ratio": totals[name]["distinct_ids"] / totals[name]["ids"],
-                }
-                for name in DIMS
-            }
-        )
+        for name, reference in references.items():
+            reference.look_up(np.concatenate([keys_of(step, rank, name) for rank in range(size)]))
+        after.append({name: reference.statistics() for name, reference in references.items()})
     return after
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_every_rank_gets_the_numbers_of_all(size):
-    found = ranks.run(count, ranks=size)
-    wanted = expected(size)
+def test_on_three_ranks_whose_statistics_are_the_numbers_of_all():
+    """The output names the check that failed."""
+    found = ranks.run_checks([*CHECKS, count], ranks=SIZE)["count"]
+    wanted = expected(SIZE)
     for after, _ in found:
         for step, (got, want) in enumerate(zip_equal(after, wanted)):
             assert got == {
                 name: {**want[name], "exchange_bytes": got[name]["exchange_bytes"]} for name in DIMS
             }, step
     # All bytes of the steps are attributed to tables, except the headers of messages.
-    headers = STEPS * size * (size - 1) * 8 * (4 + 4 + 5)
+    headers = STEPS * SIZE * (SIZE - 1) * 8 * (4 + 4 + 5)
     total = sum(numbers["exchange_bytes"] for numbers in found[0][0][-1].values())
     assert total + headers == sum(sent for _, sent in found)
 

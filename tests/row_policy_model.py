@@ -79,6 +79,37 @@ def batches_of_keys(seed: int, steps: int, largest: int = 40) -> list[list[int]]
     return batches
 
 
+class StatisticsReference:
+    """Counts the statistics of a table by their definition."""
+
+    def __init__(self, filter_freq: int = 0) -> None:
+        self._filter_freq = filter_freq
+        self._counts: collections.Counter[int] = collections.Counter()
+        self._rows: set[int] = set()
+        self._totals: collections.Counter[str] = collections.Counter()
+
+    def look_up(self, keys: np.ndarray) -> None:
+        """A step that looks up keys in training."""
+        self._counts.update(keys.tolist())
+        distinct = set(keys.tolist())
+        admitted = {key for key in distinct - self._rows if self._counts[key] >= self._filter_freq}
+        self._rows |= admitted
+        filtered = len(distinct - self._rows)
+        self._totals.update(ids=len(keys), distinct_ids=len(distinct))
+        self._totals.update(admitted_ids=len(admitted), filtered_ids=filtered)
+
+    def statistics(self) -> dict[str, float]:
+        """What `sok.TableStatistics` has, without exchanges and a disk."""
+        totals = self._totals
+        ratio = totals["distinct_ids"] / totals["ids"] if totals["ids"] else 0
+        return {
+            **dict.fromkeys(sok.TableStatistics._fields, 0),
+            **totals,
+            "rows": len(self._rows),
+            "unique_ratio": ratio,
+        }
+
+
 @dataclasses.dataclass
 class Row:
     """The row of a key: its value, and its usage."""

@@ -1,14 +1,13 @@
 # Tags: versions
 """Statistics of tables, as tensors and as summaries."""
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from row_policy_model import StatisticsReference
 from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 from sparse_operation_kit.tables.storage_option import CacheStrategy, StorageOption, StorageType
@@ -18,74 +17,40 @@ session = harness.session
 v1 = tf.compat.v1
 
 
-class Reference:
-    """Counts step by step, by the definition."""
-
-    def __init__(self, filter_freq=0):
-        self._filter_freq = filter_freq
-        self._counts = collections.Counter()
-        self._rows = set()
-        self.numbers = dict.fromkeys(["ids", "distinct_ids", "admitted_ids", "filtered_ids"], 0)
-
-    def look_up(self, keys):
-        self._counts.update(keys.tolist())
-        distinct = set(keys.tolist())
-        admitted = {key for key in distinct - self._rows if self._counts[key] >= self._filter_freq}
-        self._rows |= admitted
-        self.numbers["ids"] += len(keys)
-        self.numbers["distinct_ids"] += len(distinct)
-        self.numbers["admitted_ids"] += len(admitted)
-        self.numbers["filtered_ids"] += len(distinct - self._rows)
-
-    def expect(self, got):
-        ids = self.numbers["ids"]
-        ratio = self.numbers["distinct_ids"] / ids if ids else 0
-        expected = {
-            **self.numbers,
-            "rows": len(self._rows),
-            "exchange_bytes": 0,
-            # Of tables with a disk: see tables_on_disk_test.
-            **dict.fromkeys(sok.TableStatistics._fields[6:13], 0),
-            "unique_ratio": ratio,
-        }
-        assert got._asdict() == expected
-
-
-def test_they_count_by_the_definition():
+def test_they_count_by_the_definition(session):
     rng = np.random.default_rng(0)
-    with harness.graph_and_session() as session:
-        tables = [
-            sok.EmbeddingVariable("zeta", 2),
-            sok.EmbeddingVariable("alpha", 3, admission=sok.CounterFilter(4), key_dtype=tf.int32),
-        ]
-        keys = [v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int32, [None])]
-        # Two lookups per table, in one group.
-        halves = [tf.split(key, [tf.size(key) // 2, -1]) for key in keys]
-        rows = group.lookup_group(
-            [group.DenseLookup(table, half) for table, pair in zip_equal(tables, halves) for half in pair]
-        )
-        reads = group.lookup_group(
-            [group.DenseLookup(table, key) for table, key in zip_equal(tables, keys)], training=False
-        )
-        statistics = sok.table_statistics()
-        assert list(statistics) == ["alpha", "zeta"]
-        harness.initialize(session)
-        references = {"zeta": Reference(), "alpha": Reference(filter_freq=4)}
-        for step in range(8):
-            got = session.run(statistics)
-            for name, reference in references.items():
-                reference.expect(got[name])
-            if step == 4:
-                fed = [np.zeros(0, np.int64), np.zeros(0, np.int32)]
-            else:
-                fed = [np.concatenate([harness.HOSTILE_KEYS, harness.zipf_keys(rng, 50)])]
-                fed.append(rng.zipf(1.3, 40).clip(max=2**31 - 1).astype(np.int32))
-            feed = dict(zip_equal(keys, fed))
-            session.run(rows, feed)
-            session.run(reads, feed)
-            for table, values in zip_equal(tables, fed):
-                references[table.m_var_name].look_up(values)
-        assert session.run(statistics["alpha"].filtered_ids) > 0
+    tables = [
+        sok.EmbeddingVariable("zeta", 2),
+        sok.EmbeddingVariable("alpha", 3, admission=sok.CounterFilter(4), key_dtype=tf.int32),
+    ]
+    keys = [v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int32, [None])]
+    # Two lookups per table, in one group.
+    halves = [tf.split(key, [tf.size(key) // 2, -1]) for key in keys]
+    rows = group.lookup_group(
+        [group.DenseLookup(table, half) for table, pair in zip_equal(tables, halves) for half in pair]
+    )
+    reads = group.lookup_group(
+        [group.DenseLookup(table, key) for table, key in zip_equal(tables, keys)], training=False
+    )
+    statistics = sok.table_statistics()
+    assert list(statistics) == ["alpha", "zeta"]
+    harness.initialize(session)
+    references = {"zeta": StatisticsReference(), "alpha": StatisticsReference(filter_freq=4)}
+    for step in range(8):
+        got = session.run(statistics)
+        for name, reference in references.items():
+            assert got[name]._asdict() == reference.statistics()
+        if step == 4:
+            fed = [np.zeros(0, np.int64), np.zeros(0, np.int32)]
+        else:
+            fed = [np.concatenate([harness.HOSTILE_KEYS, harness.zipf_keys(rng, 50)])]
+            fed.append(rng.zipf(1.3, 40).clip(max=2**31 - 1).astype(np.int32))
+        feed = dict(zip_equal(keys, fed))
+        session.run(rows, feed)
+        session.run(reads, feed)
+        for table, values in zip_equal(tables, fed):
+            references[table.m_var_name].look_up(values)
+    assert session.run(statistics["alpha"].filtered_ids) > 0
 
 
 def test_a_failed_lookup_counts_nothing(session):
