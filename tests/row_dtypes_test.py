@@ -138,26 +138,17 @@ def test_training_goes_on_from_a_checkpoint_with_the_same_bits_for_any_threads(
 ):
     contents, prefix = [], str(tmp_path / "model")
     for threads, restarts in ((1, False), (4, True)):
-        with tf.Graph().as_default():
-            init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
-            with v1.Session(config=harness.session_config(threads)) as session:
-                session.run(init)
-                table, keys, step, _ = _trained(session, dtype, slot_dtype, how)
-                saver, reader = v1.train.Saver(), harness.TableReader(table)
-                for number in range(6):
-                    session.run(step, {keys: _batch(number)})
-                if restarts:
+        config = harness.session_config(threads)
+        with harness.graph_and_session(threads) as session, v1.Session(config=config) as restored:
+            table, keys, step, _ = _trained(session, dtype, slot_dtype, how)
+            saver, reader = v1.train.Saver(), harness.TableReader(table)
+            for number in range(12):
+                if restarts and number == 6:
                     saver.save(session, prefix)
-                else:
-                    for number in range(6, 12):
-                        session.run(step, {keys: _batch(number)})
-                    contents.append(reader.read(session)[0])
-            if restarts:
-                with v1.Session(config=harness.session_config(threads)) as session:
+                    session = restored
                     saver.restore(session, prefix)
-                    for number in range(6, 12):
-                        session.run(step, {keys: _batch(number)})
-                    contents.append(reader.read(session)[0])
+                session.run(step, {keys: _batch(number)})
+            contents.append(reader.read(session)[0])
     (keys, rows), (other_keys, other_rows) = contents
     np.testing.assert_array_equal(rows[np.argsort(keys)], other_rows[np.argsort(other_keys)])
     assert is_of(rows, dtype)
@@ -187,17 +178,16 @@ def test_a_checkpoint_restores_into_another_type(dtype, tmp_path):
         np.testing.assert_array_equal(back[name], narrow[name], err_msg=name)
 
 
-def test_the_value_of_keys_without_permission_is_rounded():
-    with harness.graph_and_session() as session:
-        option = sok.InitializerOption(0.3, default_value_no_permission=0.1)
-        table = sok.EmbeddingVariable(
-            "table", 4, dtype=tf.bfloat16, initializer=option, admission=sok.CounterFilter(2)
-        )
-        rows = tf.nn.embedding_lookup(table, tf.constant([7], tf.int64))
-        harness.initialize(session)
-        for value in (0.1, 0.3):  # the second time, the key is admitted
-            expected = np.full([1, 4], rounded(value, tf.bfloat16))
-            np.testing.assert_array_equal(session.run(rows), expected)
+def test_the_value_of_keys_without_permission_is_rounded(session):
+    option = sok.InitializerOption(0.3, default_value_no_permission=0.1)
+    table = sok.EmbeddingVariable(
+        "table", 4, dtype=tf.bfloat16, initializer=option, admission=sok.CounterFilter(2)
+    )
+    rows = tf.nn.embedding_lookup(table, tf.constant([7], tf.int64))
+    harness.initialize(session)
+    for value in (0.1, 0.3):  # the second time, the key is admitted
+        expected = np.full([1, 4], rounded(value, tf.bfloat16))
+        np.testing.assert_array_equal(session.run(rows), expected)
 
 
 @narrow
@@ -215,18 +205,17 @@ def test_new_rows_are_recognized_by_their_constant_as_it_is_kept(dtype, session)
 
 
 @pytest.mark.parametrize(("dtype", "left"), [(tf.float32, 1), (tf.bfloat16, 0)])
-def test_eviction_goes_by_the_rows_as_they_are_kept(dtype, left, tmp_path):
+def test_eviction_goes_by_the_rows_as_they_are_kept(session, dtype, left, tmp_path):
     """0.7 is 0.69921875 in bfloat16, whose norm is below the threshold."""
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(
-            "table", 4, dtype=dtype, initializer=0.7, eviction=sok.L2WeightEvict(0.5 * 4 * 0.6995**2)
-        )
-        rows = tf.nn.embedding_lookup(table, tf.constant([7], tf.int64))
-        saver, size = v1.train.Saver(), table.size()
-        harness.initialize(session)
-        session.run(rows)
-        saver.save(session, str(tmp_path / "model"))
-        assert session.run(size) == left
+    table = sok.EmbeddingVariable(
+        "table", 4, dtype=dtype, initializer=0.7, eviction=sok.L2WeightEvict(0.5 * 4 * 0.6995**2)
+    )
+    rows = tf.nn.embedding_lookup(table, tf.constant([7], tf.int64))
+    saver, size = v1.train.Saver(), table.size()
+    harness.initialize(session)
+    session.run(rows)
+    saver.save(session, str(tmp_path / "model"))
+    assert session.run(size) == left
 
 
 RECORD = {"slot_dtype": tf.bfloat16, "rounding": "nearest"}
