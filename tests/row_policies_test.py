@@ -99,25 +99,24 @@ def test_all_lookups_of_a_group_count_together(session):
     assert session.run(table.size()) == 1
 
 
-def test_evicted_keys_start_anew_and_their_memory_is_used_again():
+def test_evicted_keys_start_anew_and_their_memory_is_used_again(session):
     reference = ReferenceTable(2, DEFAULT)
     batches = batches_of_keys(seed=3, steps=30)
-    with harness.graph_and_session() as session:
-        trained = Trained(admission=sok.CounterFilter(2))
-        gone = v1.placeholder(tf.int64, [None])
-        evicted = trained.table.evict(gone)
-        harness.initialize(session)
-        for i, batch in enumerate(batches):
-            assert trained.step(session, batch) == reference.step(batch)
-            if i % 3:
-                continue
-            keys = [*batch[::2], *batch[:4], 10**12]
-            before = len(reference.rows)
-            reference.evict(keys)
-            assert session.run(evicted, {gone: keys}) == before - len(reference.rows)
-            assert session.run(trained.table.size()) == len(reference.rows)
-        everything = sorted({key for batch in batches for key in batch})
-        assert trained.read(session, everything) == [reference.read(key) for key in everything]
+    trained = Trained(admission=sok.CounterFilter(2))
+    gone = v1.placeholder(tf.int64, [None])
+    evicted = trained.table.evict(gone)
+    harness.initialize(session)
+    for i, batch in enumerate(batches):
+        assert trained.step(session, batch) == reference.step(batch)
+        if i % 3:
+            continue
+        keys = [*batch[::2], *batch[:4], 10**12]
+        before = len(reference.rows)
+        reference.evict(keys)
+        assert session.run(evicted, {gone: keys}) == before - len(reference.rows)
+        assert session.run(trained.table.size()) == len(reference.rows)
+    everything = sorted({key for batch in batches for key in batch})
+    assert trained.read(session, everything) == [reference.read(key) for key in everything]
 
 
 @pytest.mark.parametrize(("admission", "rows"), [(sok.CounterFilter(2), 0), (sok.CBFFilter(2, **CBF), 1)])
@@ -314,19 +313,18 @@ def test_rows_go_by_the_global_step(kind, policy, fused, tmp_path):
     assert went > 10
 
 
-def test_an_update_reads_the_step_before_it_is_counted_up(tmp_path):
-    with harness.graph_and_session() as session:
-        step = train.get_or_create_global_step()
-        table = sok.EmbeddingVariable("table", 2, eviction=sok.GlobalStepEvict(1))
-        keys = v1.placeholder(tf.int64, [None])
-        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
-        update = train.GradientDescentOptimizer(0.5).minimize(loss, global_step=step)
-        saver = train.Saver()
-        harness.initialize(session)
-        for key in range(20):
-            session.run(update, {keys: [key]})
-        saver.save(session, str(tmp_path / "model"))
-        assert _last_steps(str(tmp_path / "model")) == {19: 19}
+def test_an_update_reads_the_step_before_it_is_counted_up(session, tmp_path):
+    step = train.get_or_create_global_step()
+    table = sok.EmbeddingVariable("table", 2, eviction=sok.GlobalStepEvict(1))
+    keys = v1.placeholder(tf.int64, [None])
+    loss = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
+    update = train.GradientDescentOptimizer(0.5).minimize(loss, global_step=step)
+    saver = train.Saver()
+    harness.initialize(session)
+    for key in range(20):
+        session.run(update, {keys: [key]})
+    saver.save(session, str(tmp_path / "model"))
+    assert _last_steps(str(tmp_path / "model")) == {19: 19}
 
 
 def test_tables_without_global_step_evict_do_not_get_the_global_step():

@@ -2,7 +2,6 @@
 """sok.serving.Follower: a session that serves has each save of a training job, whole."""
 
 import os
-import signal
 import textwrap
 import threading
 import time
@@ -60,11 +59,6 @@ class Trainer:
         with self.session.graph.as_default():
             return saver.save(self.session, prefix, self.saves, write_meta_graph=False)
 
-    def state(self):
-        """The rows of each table by key, and the variable."""
-        contents = [dict(zip(*pair)) for pair in self.session.run(self.contents)]
-        return contents, self.session.run(self.dense)
-
 
 class Server:
     """A session without an optimizer that follows the directory."""
@@ -81,17 +75,11 @@ class Server:
             self.contents = [table.keys_and_rows() for table in self.tables]
         self.follower = sok.serving.Follower(self.session, directory)
 
-    def state(self):
-        contents = [dict(zip(*pair)) for pair in self.session.run(self.contents)]
-        return contents, self.session.run(self.dense)
 
-
-def assert_same(state, other):
-    for rows, others in zip(state[0], other[0]):
-        assert rows.keys() == others.keys()
-        for key, row in rows.items():
-            np.testing.assert_array_equal(row, others[key])
-    np.testing.assert_array_equal(state[1], other[1])
+def state(one):
+    """Of a trainer or server, the rows of each table by key, and the variable."""
+    contents = [dict(zip(*pair)) for pair in one.session.run(one.contents)]
+    return contents, one.session.run(one.dense)
 
 
 def count_whole_loads(server, monkeypatch):
@@ -115,7 +103,7 @@ def test_it_loads_a_whole_checkpoint_and_then_what_changes(tmp_path, monkeypatch
         if number == 3:
             continue  # The next update has two saves to load.
         assert server.follower.update() == prefix == server.follower.prefix
-        assert_same(server.state(), trainer.state())
+        np.testing.assert_equal(state(server), state(trainer))
         assert server.follower.update() is None
     assert len(loads) == 1
     assert saved_files.entry(prefix, "two")["kind"] == "delta"
@@ -123,7 +111,7 @@ def test_it_loads_a_whole_checkpoint_and_then_what_changes(tmp_path, monkeypatch
     trainer.train(KEYS)
     trainer.save(incremental=False)
     server.follower.update()
-    assert_same(server.state(), trainer.state())
+    np.testing.assert_equal(state(server), state(trainer))
     assert len(loads) == 2
 
 
@@ -134,7 +122,7 @@ def test_increments_of_exact_adam_are_loaded_whole(tmp_path, monkeypatch):
         trainer.train(KEYS[number:])
         trainer.save()
         server.follower.update()
-        assert_same(server.state(), trainer.state())
+        np.testing.assert_equal(state(server), state(trainer))
     assert len(loads) == 3
 
 
@@ -144,7 +132,7 @@ def test_a_damaged_save_leaves_the_last_state(tmp_path, what):
     trainer.train(KEYS)
     trainer.save()
     server.follower.update()
-    before = server.state()
+    before = state(server)
     trainer.train(KEYS[:5])
     prefix = trainer.save()
     if what == "variable":
@@ -164,14 +152,14 @@ def test_a_damaged_save_leaves_the_last_state(tmp_path, what):
     with pytest.raises((CheckpointError, tf.errors.OpError)) as raised:
         server.follower.update()
     assert server.follower.error is raised.value
-    assert_same(server.state(), before)
+    np.testing.assert_equal(state(server), before)
     if what == "file":
         os.rename(hidden, path)
     with open(path, "r+b") as file:
         file.seek(offset)
         file.write(good)
     assert server.follower.update() == prefix and server.follower.error is None
-    assert_same(server.state(), trainer.state())
+    np.testing.assert_equal(state(server), state(trainer))
 
 
 def test_requests_see_all_of_a_save_or_none(tmp_path):
@@ -313,7 +301,6 @@ def test_all_rows_of_the_last_save_of_a_killed_trainer_are_served(tmp_path):
             """
             import sys
             import numpy as np
-            sys.path.insert(0, sys.argv[2])
             import serving_follower_test as shared
             trainer = shared.Trainer(sys.argv[1])
             rng = np.random.default_rng(3)
@@ -326,21 +313,19 @@ def test_all_rows_of_the_last_save_of_a_killed_trainer_are_served(tmp_path):
     folder = tmp_path / "saves"
     folder.mkdir()
     server = Server(str(folder))
-    process = forked.start(
-        program, str(folder), os.path.dirname(__file__), output=tmp_path / "output", env=dict(os.environ)
-    )
+    process = forked.start(program, str(folder), output=tmp_path / "output")
     updates = 0
     deadline = time.monotonic() + 120
     while updates < 4 and time.monotonic() < deadline:
         updates += server.follower.update() is not None
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     server.follower.update()
     assert updates == 4
     prefix = tf.train.latest_checkpoint(str(folder))
     assert server.follower.prefix == prefix
-    for entry, rows in zip(open_checkpoint(prefix).tables, server.state()[0]):
+    for entry, rows in zip(open_checkpoint(prefix).tables, state(server)[0]):
         saved = {}
         for block in row_blocks(entry.open()):
             saved.update(zip(block.keys.tolist(), block.columns["values"]))
