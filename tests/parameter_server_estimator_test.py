@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import harness
 import local_cluster
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import open_checkpoint
@@ -117,11 +118,7 @@ def run(folder, tasks, steps=STEPS, rate=0.05, warm_start_from=None):
 
 def served(exported):
     """The logits of an exported model, in a process without a cluster."""
-    with tf.Graph().as_default() as graph, v1.Session() as session:
-        model = v1.saved_model.load(session, ["serve"], exported)
-        signature = model.signature_def["serving_default"]
-        ids, logits = next(iter(signature.inputs.values())), signature.outputs["logits"]
-        return session.run(graph.get_tensor_by_name(logits.name), {graph.get_tensor_by_name(ids.name): IDS})
+    return harness.served(exported, user=IDS)["logits"]
 
 
 def steps_of(results):

@@ -17,7 +17,6 @@ import json
 import os
 import pathlib
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
+import forked
 import local_cluster
 import sparse_operation_kit as sok
 
@@ -94,29 +94,22 @@ class Tasks:
         self._cluster = {"ps": [], "chief": [], "worker": []}
         for (job, _), port in zip(JOBS, local_cluster.free_ports(len(JOBS))):
             self._cluster[job].append(f"127.0.0.1:{port}")
-        self._running: dict[tuple[str, int], subprocess.Popen] = {}
+        self._running: dict[tuple[str, int], forked.Process | subprocess.Popen] = {}
         self.kills: collections.Counter = collections.Counter()
         for task in JOBS:
             self.start(*task)
 
     def start(self, job: str, number: int) -> None:
         config = json.dumps({"cluster": self._cluster, "task": {"type": job, "index": number}})
-        with open(self.folder / f"{job}{number}.log", "ab") as log:
-            self._running[job, number] = subprocess.Popen(
-                [sys.executable, __file__, str(self.folder)],
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                    "TF_CONFIG": config,
-                },
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        log = self.folder / f"{job}{number}.log"
+        self._running[job, number] = forked.start(
+            __file__, str(self.folder), output=log, env={**os.environ, "TF_CONFIG": config}
+        )
 
     def kill(self, job: str, number: int) -> None:
         process = self._running.pop((job, number))
         self.kills[job] += 1
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
 
     def wait_for_steps(self, more: int) -> None:
