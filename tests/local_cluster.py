@@ -10,14 +10,15 @@ import pathlib
 import random
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import forked
+import sparse_operation_kit as sok
 
 v1 = tf.compat.v1
 
@@ -81,6 +82,24 @@ def session(graph: tf.Graph) -> v1.Session:
     return v1.Session(graph._target, graph=graph)
 
 
+@contextlib.contextmanager
+def started(graph: tf.Graph) -> Iterator[v1.Session]:
+    """A `session` in which the initializers of all variables have run, which run sok.Init too."""
+    with graph.as_default():
+        sok.ranks.initialize.ready_graph()
+        initializer = v1.global_variables_initializer()
+    with session(graph) as of_worker:
+        of_worker.run(initializer)
+        yield of_worker
+
+
+def assert_close(actual: Any, expected: Any, rtol: float, atol: float = 0.0) -> None:
+    """Compares nested lists and dicts of numbers."""
+    tf.nest.map_structure(
+        functools.partial(np.testing.assert_allclose, rtol=rtol, atol=atol), actual, expected
+    )
+
+
 def run_tasks(
     tasks: Sequence[tuple[str, int]],
     folder: pathlib.Path,
@@ -110,7 +129,7 @@ def run_tasks(
     try:
         for task in tasks:
             config = json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}})
-            env = {**os.environ, "TF_CONFIG": config, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            env = {**os.environ, "TF_CONFIG": config}
             if task[0] == "worker":
                 _wait_for(lambda: any(checkpoints.glob(awaited)), started, logs)
             started[task] = forked.start(program, *arguments, output=logs[task], env=env)

@@ -45,9 +45,7 @@ def saved(servers, folder, sharded=False):
     """Trains on the first batches; returns the checkpoint's prefix."""
     with local_cluster.graph_on(servers) as graph:
         model, saver = Model(), v1.train.Saver(sharded=sharded)
-        initializer = v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         model.steps(session, BATCHES[:3])
         return saver.save(session, str(folder / "model.ckpt"), global_step=3)
 
@@ -68,11 +66,7 @@ def test_any_number_of_servers_goes_on_where_others_saved(servers, sharded, tmp_
     expected = continued(0, saved(0, tmp_path))
     prefix = saved(servers, tmp_path, sharded)
     for others in (0, 1, 3):
-        actual = continued(others, prefix)
-        for one, other in zip([*actual[0], *actual[1]], [*expected[0], *expected[1]]):
-            assert one.keys() == other.keys()
-            for key in one:
-                np.testing.assert_allclose(one[key], other[key], rtol=1e-3, atol=1e-4)
+        local_cluster.assert_close(continued(others, prefix), expected, rtol=1e-3, atol=1e-4)
     assert "leaves the variable out" not in caplog.text
 
 
@@ -91,10 +85,8 @@ def trained_in_16_bits(servers, dtype, prefix, restores=False):
         optimizer = sok.tf.keras.optimizers.LazyAdamOptimizer(0.05, second_moment="row")
         train = optimizer.minimize(loss, var_list=[table])
         contents, saver = table.keys_and_rows(), v1.train.Saver()
-        initializer = v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
+    with local_cluster.started(graph) as session:
         rows = []
-        session.run(initializer)
         if restores:
             saver.restore(session, prefix)
         for batches in ([], BATCHES[3:] if restores else BATCHES[:3]):
@@ -121,9 +113,7 @@ def test_a_restore_that_fails_on_one_server_changes_no_table(tmp_path):
     prefix = saved(2, tmp_path)
     with local_cluster.graph_on(2) as graph:
         model, saver = Model(), v1.train.Saver()
-        initializer = v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         model.steps(session, BATCHES[:1])
         before = model.rows_of(session)
         for shard in sorted(tmp_path.glob("model.ckpt-3.data-*")):
@@ -157,9 +147,7 @@ def test_increments_of_servers_restore_in_one_process(tmp_path):
     with local_cluster.graph_on(2) as graph:
         model, saver = Model(), v1.train.Saver()
         increments = IncrementalSaver(saver_def=saver.saver_def)
-        initializer = v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         model.steps(session, BATCHES[:2])
         saver.save(session, str(tmp_path / "model.ckpt"), global_step=2)
         increments.incremental_save(session, str(tmp_path / "increment.ckpt"), global_step=2)
@@ -175,14 +163,12 @@ def test_servers_that_have_taken_other_numbers_of_steps_are_saved(steps, server,
     with local_cluster.graph_on(2) as graph:
         model, saver = Model(), v1.train.Saver()
         increments = IncrementalSaver(saver_def=saver.saver_def)
-        initializer = v1.global_variables_initializer()
     of_one_server = [
         op
         for op in graph.get_operations()
         if op.type == "SokGroupSumApplyGradients" and op.device.startswith(f"/job:ps/task:{server}")
     ]
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         model.steps(session, BATCHES[:steps])
         prefix = saver.save(session, str(tmp_path / "model.ckpt"), global_step=2)
         increments.incremental_save(session, str(tmp_path / "increment.ckpt"), global_step=2)
@@ -194,10 +180,7 @@ def test_servers_that_have_taken_other_numbers_of_steps_are_saved(steps, server,
             prefix = saver.save(session, str(tmp_path / "model.ckpt"), global_step=3)
         expected = model.rows_of(session)
     for servers in (0, 2, 3):
-        for restored, rows in zip(continued(servers, prefix)[0], expected):
-            assert restored.keys() == rows.keys()
-            for key, row in rows.items():
-                np.testing.assert_allclose(restored[key], row, rtol=1e-5)
+        local_cluster.assert_close(continued(servers, prefix)[0], expected, rtol=1e-5)
 
 
 def test_raw_files_hold_all_parts(tmp_path):
@@ -206,9 +189,7 @@ def test_raw_files_hold_all_parts(tmp_path):
         dump = files.dump_to_file(model.tables[0], str(tmp_path))
         load = files.restore_from_file(model.tables[0], str(tmp_path))
         assign = files.load_embedding_values(model.tables[0], np.full([5, 4], 9.0, np.float32))
-        initializer = v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         model.steps(session, BATCHES[:3])
         expected = model.rows_of(session)[0]
         session.run(dump)
@@ -224,9 +205,7 @@ def test_a_warm_start_brings_rows_to_all_servers(tmp_path):
     with local_cluster.graph_on(3) as graph:
         model = Model()
         v1.train.init_from_checkpoint(prefix, {"users": "users"})
-        initializer = v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         rows = model.rows_of(session)
     assert rows[0] == continued(0, prefix)[0][0]
     assert rows[1] == {}
@@ -267,6 +246,4 @@ def test_deeprecs_checkpoints_on_servers(tmp_path, parts):
     for servers in (1, 2, 3):
         again, ended = continued(servers, str(tmp_path / "m"))
         assert again == restored
-        for table, of_one in zip(ended, trained):
-            assert table.keys() == of_one.keys()
-            np.testing.assert_allclose([table[key] for key in of_one], list(of_one.values()), rtol=1e-5)
+        local_cluster.assert_close(ended, trained, rtol=1e-5)

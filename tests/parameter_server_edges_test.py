@@ -43,11 +43,9 @@ def _edges(optimizer, eviction=None, variables=0):
         weights = [v1.get_variable(f"weights_{i}", [], use_resource=True) for i in range(variables)]
         loss += tf.add_n([tf.square(one) for one in weights]) if weights else 0.0
         train = optimizer().minimize(loss, global_step=step)
-        initializer = v1.global_variables_initializer()
     options = v1.RunOptions(output_partition_graphs=True)
     metadata = v1.RunMetadata()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         feed = {ids: np.arange(FEATURES * 8).reshape(FEATURES, 8)}
         session.run([loss, train], feed, options=options, run_metadata=metadata)
     received = [

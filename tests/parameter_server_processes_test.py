@@ -59,7 +59,7 @@ def take(session, work, count=None):
 def in_one_process(count=None, checkpoint=None, **options):
     """The works that one process takes, and the checkpoint that it saves then."""
     with tf.Graph().as_default(), v1.Session() as session:
-        work = WorkQueue(WORKS, **{"num_epochs": 2, "seed": 3, **options}).take()
+        work = make_queue(**options).take()
         if checkpoint:
             v1.train.Saver().restore(session, checkpoint)
         session.run(v1.local_variables_initializer())
@@ -218,23 +218,6 @@ def test_monitored_workers_and_a_restart(tmp_path):
         return sum(together(part, workers=1), [])
 
     assert run(5) + run(100) == in_one_process()
-
-
-def test_readers_and_summaries(tmp_path):
-    (tmp_path / "1.txt").write_text("one\ntwo\n")
-    (tmp_path / "2.txt").write_text("three\n")
-    with local_cluster.graph_on(2) as graph:
-        queue = WorkQueue(["1.txt", "2.txt"], shuffle=False, prefix=f"{tmp_path}/")
-        queue.add_summary()
-        _, line = v1.TextLineReader().read(queue.input_producer())
-        summary = v1.summary.merge_all()
-        found = []
-        with v1.train.MonitoredTrainingSession(graph._target) as session:
-            value = v1.Summary.FromString(session.run(summary)).value[0]
-            assert value.tag == "work_queue/fraction_of_2_full"
-            while not session.should_stop():
-                found.append(session.run(line).decode())
-    assert found == ["one", "two", "three"]
 
 
 def test_servers_of_tf_config(monkeypatch):

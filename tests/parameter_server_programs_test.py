@@ -41,9 +41,7 @@ def test_a_lookup_in_the_list_of_all_parts_is_one_in_the_variable(name):
         rows, of_parts = LOOKUPS[name](table), LOOKUPS[name](list(table))
         train = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(of_parts)))
         sizes = [part.size() for part in table]
-        initializer = v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+    with local_cluster.started(graph) as session:
         session.run(train)
         first, second = session.run([rows, of_parts])
         np.testing.assert_array_equal(first, second)
@@ -122,9 +120,8 @@ def rows_and_step():
 def test_a_task_reads_a_checkpoint_in_its_own_session_but_does_not_train_there(monkeypatch, kind, tmp_path):
     with local_cluster.graph_on(2) as graph:
         rows, step = rows_and_step()
-        step, saver, initializer = step(), v1.train.Saver(), v1.global_variables_initializer()
-    with local_cluster.session(graph) as session:
-        session.run(initializer)
+        step, saver = step(), v1.train.Saver()
+    with local_cluster.started(graph) as session:
         session.run(step)
         expected, path = session.run(rows), saver.save(session, str(tmp_path / "model"))
     set_task(monkeypatch, kind)

@@ -117,10 +117,7 @@ def test_the_chief_exports_the_rows_of_all_servers(tmp_path):
     for servers in (0, 2):
         with local_cluster.graph_on(servers) as graph:
             model = Model(KEYS)
-            sok.ranks.initialize.ready_graph()
-            initialize = v1.global_variables_initializer()
-            with local_cluster.session(graph) as session:
-                session.run(initialize)
+            with local_cluster.started(graph) as session:
                 for _ in range(2):
                     session.run(model.train)
                 model.export(session, tmp_path / str(servers))

@@ -2,13 +2,16 @@
 # Not on GPUs: graphs, names and libraries
 """WorkQueue: each work is taken once per epoch, by readers and datasets; checkpoints have the rest."""
 
+import contextlib
 import threading
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
+import local_cluster
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.deeprec import DataFrame, ParquetDataset, WorkQueue
 
@@ -16,13 +19,16 @@ v1 = tf.compat.v1
 WORKS = [f"part-{number}" for number in range(7)]
 
 
+def run_to_end(session, fetched):
+    values = []
+    with contextlib.suppress(tf.errors.OutOfRangeError):
+        while True:
+            values.append(session.run(fetched))
+    return values
+
+
 def take_all(session, work):
-    taken = []
-    while True:
-        try:
-            taken.append(tf.compat.as_str(session.run(work)))
-        except tf.errors.OutOfRangeError:
-            return taken
+    return [tf.compat.as_str(name) for name in run_to_end(session, work)]
 
 
 def started(session):
@@ -74,12 +80,7 @@ def test_a_dataset_of_works_ends_with_the_works(tmp_path):
         iterator = v1.data.make_initializable_iterator(lines)
         batch = iterator.get_next()
         started(session).run(iterator.initializer)
-        found = []
-        while True:
-            try:
-                found += session.run(batch).tolist()
-            except tf.errors.OutOfRangeError:
-                break
+        found = np.concatenate(run_to_end(session, batch))
     assert [line.decode() for line in found] == [f"{n}{part}" for n in [*range(4)] * 2 for part in "ab"]
 
 
@@ -135,24 +136,25 @@ def test_the_zoos_pipelines_read_parquet_files_of_queues(tmp_path, fields, optio
         features, labels = iterator.get_next()
         for dataset, epochs in ((train, 2), (test, 1)):
             started(session).run(iterator.make_initializer(dataset))
-            found = []
-            with pytest.raises(tf.errors.OutOfRangeError):
-                while True:
-                    keys, values = session.run([features["key"], labels])
-                    found += zip(keys.tolist(), values.tolist())
+            batches = run_to_end(session, [features["key"], labels])
+            found = [pair for keys, values in batches for pair in zip(keys.tolist(), values.tolist())]
             wanted = [(f"key {number}".encode(), number) for number in numbers]
             assert sorted(found) == sorted(wanted * epochs)
 
 
-def test_readers_take_works_from_a_queue(tmp_path):
+@pytest.mark.parametrize("servers", [0, 2])
+def test_readers_take_works_from_a_queue(tmp_path, servers):
     (tmp_path / "1.txt").write_text("one\ntwo\n")
     (tmp_path / "2.txt").write_text("three\n")
-    with tf.Graph().as_default():
+    with local_cluster.graph_on(servers) as graph:
         queue = WorkQueue(["1.txt", "2.txt"], shuffle=False, prefix=f"{tmp_path}/")
         queue.add_summary()
         _, line = v1.TextLineReader().read(queue.input_producer())
+        summary = v1.summary.merge_all()
         found = []
-        with v1.train.MonitoredTrainingSession() as session:
+        with v1.train.MonitoredTrainingSession(graph._target) as session:
+            value = v1.Summary.FromString(session.run(summary)).value[0]
+            assert value.tag == "work_queue/fraction_of_2_full"
             while not session.should_stop():
                 found.append(session.run(line).decode())
     assert found == ["one", "two", "three"]
