@@ -14,7 +14,6 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from same_length import zip_equal
 
 v1 = tf.compat.v1
 STEPS = 12
@@ -85,17 +84,8 @@ class Run:
 
     def assert_equal(self, other: Run) -> None:
         """Compares bit for bit."""
-        assert len(self.steps) == len(other.steps)
-        for step, (one, another) in enumerate(zip_equal(self.steps, other.steps)):
-            tf.nest.map_structure(
-                functools.partial(np.testing.assert_array_equal, err_msg=f"step {step}"), one, another
-            )
-        assert self.tables.keys() == other.tables.keys()
-        for name, arrays in self.tables.items():
-            assert arrays.keys() == other.tables[name].keys()
-            for array, values in arrays.items():
-                np.testing.assert_array_equal(values, other.tables[name][array], err_msg=f"{name} {array}")
-        assert self.statistics == other.statistics
+        for field in dataclasses.fields(self):
+            np.testing.assert_equal(getattr(self, field.name), getattr(other, field.name), field.name)
 
 
 def train(

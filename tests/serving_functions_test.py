@@ -3,6 +3,7 @@
 """Exports of lookups in functions and loops, of layers with dense tables, and of vocabularies."""
 
 import contextlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,15 +23,9 @@ KEYS = np.concatenate([harness.HOSTILE_KEYS, np.arange(2, 20)])
 CASES = [[3, -1, 99, 3], [2**63 - 1], [], [7, 8, 9]]
 
 
-@contextlib.contextmanager
 def control_flow(with_functions):
     """Makes tf.cond and tf.while_loop functions or not."""
-    was_on = control_flow_util.ENABLE_CONTROL_FLOW_V2
-    control_flow_util.ENABLE_CONTROL_FLOW_V2 = with_functions
-    try:
-        yield
-    finally:
-        control_flow_util.ENABLE_CONTROL_FLOW_V2 = was_on
+    return mock.patch.object(control_flow_util, "ENABLE_CONTROL_FLOW_V2", with_functions)
 
 
 def make_outputs(tables, ids, kernel):

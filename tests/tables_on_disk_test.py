@@ -7,7 +7,6 @@ import itertools
 import os
 import pathlib
 import re
-import sys
 import threading
 
 import numpy as np
@@ -86,21 +85,20 @@ def test_checkpoints_do_not_know_of_disks(tmp_path):
     harness.assert_equal_arrays(saved["disk", "disk"], saved["memory", "memory"])
 
 
-def test_the_file_has_no_name_and_memory_is_the_size_given(tmp_path):
+def test_the_file_has_no_name_and_memory_is_the_size_given(session, tmp_path):
     folder = tmp_path / "rows"
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable("table", 64, memory=on_disk(folder, 1 << 20))
-        ids = v1.placeholder(tf.int64, [None])
-        rows = tf.nn.embedding_lookup(table, ids)
-        statistics = sok.table_statistics([table])["table"]
-        harness.initialize(session)
-        for begin in range(0, 100_000, 1000):
-            session.run(rows, {ids: np.arange(begin, begin + 1000)})
-        found = session.run(statistics)
-        assert found.rows == 100_000
-        assert found.memory_rows == (1 << 20) // 256
-        assert found.disk_bytes >= (found.rows - found.memory_rows) * 256
-        assert list(folder.iterdir()) == []
+    table = sok.EmbeddingVariable("table", 64, memory=on_disk(folder, 1 << 20))
+    ids = v1.placeholder(tf.int64, [None])
+    rows = tf.nn.embedding_lookup(table, ids)
+    statistics = sok.table_statistics([table])["table"]
+    harness.initialize(session)
+    for begin in range(0, 100_000, 1000):
+        session.run(rows, {ids: np.arange(begin, begin + 1000)})
+    found = session.run(statistics)
+    assert found.rows == 100_000
+    assert found.memory_rows == (1 << 20) // 256
+    assert found.disk_bytes >= (found.rows - found.memory_rows) * 256
+    assert list(folder.iterdir()) == []
 
 
 class _PeakOfMemory:
@@ -164,8 +162,7 @@ def test_memory_is_the_size_given_whatever_is_done(tmp_path):
     for restores in (False, True):
         arguments = f"{str(tmp_path)!r}, {memory_bytes}, {keys}, {restores}"
         code = f"import tables_on_disk_test as it; it.train_and_save({arguments})"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        result = forked.run_code(code, env=environment)
+        result = forked.run_code(code)
         assert result.returncode == 0, result.stdout + result.stderr
         grew, disk_bytes, rows = map(int, result.stdout.split("grew")[1].split())
         assert rows == keys and disk_bytes > memory_bytes
@@ -188,20 +185,19 @@ def test_a_folder_that_cannot_be_is_an_error_with_the_name(tmp_path):
                 harness.initialize(session)
 
 
-def test_options_of_deeprec_put_a_disk_below_memory(tmp_path):
+def test_options_of_deeprec_put_a_disk_below_memory(session, tmp_path):
     option = deeprec.StorageOption(
         storage_type=deeprec.StorageType.DRAM_SSDHASH,
         storage_path=str(tmp_path / "ssd"),
         storage_size=[4096],
         cache_strategy=deeprec.CacheStrategy.LRU,
     )
-    with harness.graph_and_session() as session:
-        table = deeprec.get_embedding_variable(
-            "table", DIM, ev_option=deeprec.EmbeddingVariableOption(storage_option=option)
-        )
-        attributes = {name: table.initializer.get_attr(name) for name in ("tier_bytes", "tier_by_frequency")}
-        assert attributes == {"tier_bytes": 4096, "tier_by_frequency": False}
-        rows = tf.nn.embedding_lookup(table, tf.range(1000, dtype=tf.int64))
-        harness.initialize(session)
-        first = session.run(rows)
-        harness.assert_equal_arrays([session.run(rows)], [first])
+    table = deeprec.get_embedding_variable(
+        "table", DIM, ev_option=deeprec.EmbeddingVariableOption(storage_option=option)
+    )
+    attributes = {name: table.initializer.get_attr(name) for name in ("tier_bytes", "tier_by_frequency")}
+    assert attributes == {"tier_bytes": 4096, "tier_by_frequency": False}
+    rows = tf.nn.embedding_lookup(table, tf.range(1000, dtype=tf.int64))
+    harness.initialize(session)
+    first = session.run(rows)
+    harness.assert_equal_arrays([session.run(rows)], [first])
