@@ -1,15 +1,19 @@
 # Tags: slow
 """SokExchange on several ranks: received words, for any sizes, orders and numbers of concurrent exchanges."""
 
-import contextlib
 import os
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import ranks
 from same_length import zip_equal
+from sparse_operation_kit import native
+from sparse_operation_kit.ranks.communicator import communicator
+from sparse_operation_kit.ranks.exchange_names import exchange_statistics
 
 _LAUNCHES = [("gloo", 3), ("mpi", 2)]
 
@@ -18,14 +22,8 @@ class _Rank:
     """This process as a rank: a graph with a session, exchanges of fed words, and their expected results."""
 
     def __init__(self, threads=2):
-        import horovod.tensorflow as hvd
-        import tensorflow as tf
-
-        from sparse_operation_kit import native
-
-        hvd.init()
-        self.rank, self.size = hvd.rank(), hvd.size()
-        self.tf, self.ops = tf, native.horovod_ops()
+        self.rank, self.size = communicator().rank, communicator().size
+        self.ops = native.horovod_ops()
         self.graph = tf.Graph()
         # Of this session: the process's would be as many as its first session asked for.
         config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads, use_per_session_threads=True)
@@ -34,8 +32,8 @@ class _Rank:
     def fed_exchange(self, name):
         """(words placeholder, splits placeholder, outputs)."""
         with self.graph.as_default():
-            words = self.tf.compat.v1.placeholder(self.tf.int64, [None])
-            splits = self.tf.compat.v1.placeholder(self.tf.int32, [None])
+            words = tf.compat.v1.placeholder(tf.int64, [None])
+            splits = tf.compat.v1.placeholder(tf.int32, [None])
             return words, splits, self.ops.sok_exchange(words, splits, exchange_name=name)
 
     def feed(self, exchange, parts):
@@ -48,8 +46,6 @@ class _Rank:
 
     def exchanged(self):
         """The statistics of the process's exchanges so far."""
-        from sparse_operation_kit.ranks.exchange_names import exchange_statistics
-
         with self.graph.as_default():
             return self.session.run(exchange_statistics())
 
@@ -143,8 +139,8 @@ def check_a_chain_in_which_each_feeds_the_next():
 def check_constants_are_not_folded():
     me = _Rank()
     with me.graph.as_default():
-        words = me.tf.constant(np.arange(me.size), me.tf.int64)
-        exchange = me.ops.sok_exchange(words, me.tf.ones([me.size], me.tf.int32), exchange_name="folded")
+        words = tf.constant(np.arange(me.size), tf.int64)
+        exchange = me.ops.sok_exchange(words, tf.ones([me.size], tf.int32), exchange_name="folded")
         result = exchange.received + 1
     for step in range(3):
         before = me.exchanged().exchanges
@@ -155,8 +151,8 @@ def check_constants_are_not_folded():
 def check_the_same_inputs_are_not_merged():
     me = _Rank()
     with me.graph.as_default():
-        words = me.tf.constant(np.arange(me.size), me.tf.int64)
-        splits = me.tf.ones([me.size], me.tf.int32)
+        words = tf.constant(np.arange(me.size), tf.int64)
+        splits = tf.ones([me.size], tf.int32)
         one, two = (me.ops.sok_exchange(words, splits, exchange_name=name) for name in ("one", "two"))
         result = one.received + two.received
     before = me.exchanged().exchanges
@@ -167,10 +163,10 @@ def check_the_same_inputs_are_not_merged():
 def check_a_control_dependency_is_enough_to_run():
     me = _Rank()
     with me.graph.as_default():
-        words = me.tf.constant(np.arange(me.size), me.tf.int64)
-        exchange = me.ops.sok_exchange(words, me.tf.ones([me.size], me.tf.int32), exchange_name="control")
-        with me.tf.control_dependencies([exchange.received]):
-            result = me.tf.no_op()
+        words = tf.constant(np.arange(me.size), tf.int64)
+        exchange = me.ops.sok_exchange(words, tf.ones([me.size], tf.int32), exchange_name="control")
+        with tf.control_dependencies([exchange.received]):
+            result = tf.no_op()
     before = me.exchanged().exchanges
     me.session.run(result)
     assert me.exchanged().exchanges == before + 1
@@ -234,7 +230,7 @@ def check_an_error_elsewhere_ends_the_step_at_once():
         raise ValueError("of another kind")
 
     with me.graph.as_default():
-        failing = me.tf.numpy_function(fail, [], me.tf.int64)
+        failing = tf.numpy_function(fail, [], tf.int64)
     if me.rank == 0:
         assert "of another kind" in _error_of(lambda: me.session.run([outputs, failing], feed))
     me.session.run(barrier[2], all_feed)
@@ -259,23 +255,9 @@ def check_a_slow_rank_is_waited_for():
 def check_stall_seconds_that_are_no_number():
     me = _Rank()
     words, splits, outputs = me.fed_exchange("seconds")
-    with _environment(SOK_STALL_SECONDS="soon"):
+    with mock.patch.dict(os.environ, SOK_STALL_SECONDS="soon"):
         error = _error_of(lambda: me.session.run(outputs, {words: [], splits: [0] * me.size}))
     assert "SOK_STALL_SECONDS is 'soon'" in error, error
-
-
-@contextlib.contextmanager
-def _environment(**variables):
-    old = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in old.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 _CHECKS = [check for name, check in sorted(globals().items()) if name.startswith("check_")]

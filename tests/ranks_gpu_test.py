@@ -27,26 +27,11 @@ OPTIMIZERS = {
 }
 
 
-class OnLastRank(sok.EmbeddingVariable):
-    """All rows on the last rank."""
+class Placed(sok.EmbeddingVariable):
+    """A table with any placement."""
 
-    def __init__(self, name, dim):
-        self._placement = f"one_rank:{communicator().size - 1}"
-        super().__init__(name, dim)
-
-
-class OnAllRanks(sok.EmbeddingVariable):
-    """A replica of each row on every rank."""
-
-    _placement = "all_ranks"
-
-
-class InRanges(sok.EmbeddingVariable):
-    """Five keys on each rank, and the rest on the last."""
-
-    def __init__(self, name, dim):
-        bounds = [5 * rank for rank in range(communicator().size)] + [40]
-        self._placement = "ranges:" + ",".join(map(str, bounds))
+    def __init__(self, name, dim, placement):
+        self._placement = placement
         super().__init__(name, dim)
 
 
@@ -54,13 +39,15 @@ class Model:
     """Tables of all placements on `device`, and lookups of all layouts in both exchanges."""
 
     def __init__(self, device, optimizer, fused=True):
+        size = communicator().size
+        bounds = [*range(0, 5 * size, 5), 40]  # five keys on each rank, and the rest on the last
         with tf.device(device):
             self.tables = [
                 sok.EmbeddingVariable("shared", 4),
                 sok.EmbeddingVariable("sums", 3),
-                OnLastRank("last", 2),
-                OnAllRanks("all", 1),
-                InRanges("ranges", 5),
+                Placed("last", 2, f"one_rank:{size - 1}"),
+                Placed("all", 1, "all_ranks"),
+                Placed("ranges", 5, "ranges:" + ",".join(map(str, bounds))),
             ]
         shared, sums, last, everywhere, ranges = self.tables
         self.keys = [v1.placeholder(tf.int64, [None]) for _ in range(5)]

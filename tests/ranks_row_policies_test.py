@@ -65,9 +65,7 @@ def _looked_up(exchange: str, name: str) -> list[list[float]]:
         if exchange == "rows":
             (output,) = group.lookup_group([group.DenseLookup(table, keys)])
         else:
-            count = tf.shape(keys, out_type=tf.int64)[0]
-            indices = tf.stack([tf.range(count) // BAG, tf.range(count) % BAG], axis=1)
-            bags = tf.SparseTensor(indices, keys, [count // BAG, BAG])
+            bags = tf.RaggedTensor.from_value_rowids(keys, tf.range(tf.size(keys)) // BAG).to_sparse()
             (output,) = group.lookup_group([group.SparseLookup(table, bags, "sum", exchange="sums")])
         update = train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(output))
         harness.initialize(session)
