@@ -32,18 +32,14 @@ def look_up(kind, layer_initializer, keys, training):
     """(variable, rows of `keys`) of a new layer of the kind."""
     if kind == "distributed":
         layer = sok.DistributedEmbedding("sum", 1000, 2, 1, 1, embedding_initializer=layer_initializer)
-        return (
-            layer.embedding_variable,
-            tf.reshape(layer(sparse_ids(keys), training=training), [-1, 2]),
-            layer,
-        )
+        return layer.embedding_variable, tf.reshape(layer(sparse_ids(keys), training=training), [-1, 2])
     layer = dynamic_layer(initializer=layer_initializer)
-    return layer.embedding_variable, layer(tf.constant(keys, tf.int64), training=training), layer
+    return layer.embedding_variable, layer(tf.constant(keys, tf.int64), training=training)
 
 
 @pytest.mark.parametrize("kind", ["distributed", "all2all"])
 def test_a_training_lookup_inserts_without_an_optimizer(session, kind):
-    table, rows, _ = look_up(kind, None, [7, 8, 7], True)
+    table, rows = look_up(kind, None, [7, 8, 7], True)
     harness.initialize(session)
     first = session.run(rows)
     assert session.run(table.size()) == 2
@@ -56,7 +52,7 @@ def test_a_training_lookup_inserts_without_an_optimizer(session, kind):
 @pytest.mark.parametrize("kind", ["distributed", "all2all"])
 def test_without_training_unseen_keys_read_their_initial_values_and_stay_out(session, kind, as_tensor):
     training = tf.constant(False) if as_tensor else False
-    table, rows, _ = look_up(kind, "random_normal", [7, 8, 7, 9], training)
+    table, rows = look_up(kind, "random_normal", [7, 8, 7, 9], training)
     harness.initialize(session)
     first = session.run(rows)
     assert session.run(table.size()) == 0
@@ -69,7 +65,7 @@ def test_without_training_unseen_keys_read_their_initial_values_and_stay_out(ses
 
 @pytest.mark.parametrize("kind", ["distributed", "all2all"])
 def test_gradients_of_a_lookup_without_training_are_ignored(session, kind):
-    table, rows, _ = look_up(kind, 1.0, [7, 8], False)
+    table, rows = look_up(kind, 1.0, [7, 8], False)
     ((gradient, _),) = SGD(1.0).compute_gradients(tf.reduce_sum(rows), var_list=[table])
     step = SGD(1.0).apply_gradients([(gradient, table)])
     seen = tf.nn.embedding_lookup(table, [7])

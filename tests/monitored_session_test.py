@@ -198,10 +198,8 @@ def states_of(prefixes, optimizer, folder, until=None):
 
 def entries(directory):
     """The entry of the table, by checkpoint."""
-    found = {}
-    for index in sorted(pathlib.Path(directory).glob("*.index")):
-        found[index.stem] = saved_files.entry(index.with_suffix(""), "table")
-    return found
+    indexes = sorted(pathlib.Path(directory).glob("*.index"))
+    return {index.stem: saved_files.entry(index.with_suffix(""), "table") for index in indexes}
 
 
 @pytest.mark.cases_on_gpu(1)

@@ -21,6 +21,7 @@ from same_length import zip_equal
 from sparse_operation_kit import compat, native
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
+pytestmark = pytest.mark.cases_on_gpu(3)
 ENTRIES = [pytest.param(entry, id=entry.public_name) for entry in known_optimizers()]
 CASES = [
     pytest.param(entry, rule, id=f"{entry.public_name}-{rule}")
@@ -50,13 +51,11 @@ class Model:
             session.run(self.step, {self.ids: ids, self.rate: rate})
 
 
-@pytest.mark.cases_on_gpu(3)
 @pytest.mark.parametrize(("entry", "rule"), CASES)
 def test_trains_as_on_a_variable(entry, rule):
     assert optimizer_parity.worst_deviation(lambda lr: entry.make(rule, lr)) < 5e-6
 
 
-@pytest.mark.cases_on_gpu(3)
 @pytest.mark.parametrize(("entry", "rule"), CASES)
 def test_trains_a_table_alone_with_a_number_as_rate_and_reads_between_steps(entry, rule):
     deviation = optimizer_parity.worst_deviation(
@@ -73,7 +72,6 @@ def _slots_of(prefix, name):
     return [array.partition("-")[2] for array in shard["arrays"] if array.startswith("slot-")]
 
 
-@pytest.mark.cases_on_gpu(3)
 @pytest.mark.parametrize(("entry", "rule"), CASES)
 def test_training_goes_on_from_a_checkpoint_and_refuses_a_rate_that_is_not_finite(entry, rule, tmp_path):
     prefix = str(tmp_path / "model")
@@ -116,7 +114,6 @@ def test_training_goes_on_from_a_checkpoint_and_refuses_a_rate_that_is_not_finit
         tf.nest.map_structure(np.testing.assert_array_equal, others, expected)
 
 
-@pytest.mark.cases_on_gpu(3)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_unsupported_arguments_and_gradients_are_refused(entry):
     rule = next(iter(entry.rules))
@@ -129,7 +126,6 @@ def test_unsupported_arguments_and_gradients_are_refused(entry):
             entry.make(rule, 0.1).apply_gradients([(gradient, table)])
 
 
-@pytest.mark.cases_on_gpu(3)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_every_subclass_that_changes_the_updates_is_refused(entry):
     with harness.graph_and_session():
@@ -143,7 +139,6 @@ def test_every_subclass_that_changes_the_updates_is_refused(entry):
                 optimizer.apply_gradients([(gradient, table)])
 
 
-@pytest.mark.cases_on_gpu(3)
 @pytest.mark.parametrize(("entry", "rule"), CASES)
 def test_slots_have_the_names_that_ordinary_variables_slots_have(entry, rule):
     with harness.graph_and_session():

@@ -104,6 +104,16 @@ class Model:
         self.step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, self.global_step)
 
 
+def train(steps, hook, **arguments):
+    """Trains a model, and reads its global step between steps."""
+    with tf.Graph().as_default():
+        model = Model()
+        with v1.train.MonitoredTrainingSession(hooks=[hook], **arguments) as session:
+            for _ in range(steps):
+                session.run(model.step)
+                session.run(model.global_step)  # not a step
+
+
 def summaries(folder):
     """{(tag, step): value} of all events in a folder."""
     found = {}
@@ -139,13 +149,7 @@ def test_the_hook_writes_what_a_disk_does(tmp_path):
 
 
 def test_the_hook_writes_averages_of_steps(tmp_path):
-    with tf.Graph().as_default():
-        model = Model()
-        hook = sok.TableSummaryHook(str(tmp_path), save_steps=4)
-        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
-            for _ in range(10):
-                session.run(model.step)
-                session.run(model.global_step)  # not a step
+    train(10, sok.TableSummaryHook(str(tmp_path), save_steps=4))
     got = summaries(tmp_path)
     assert {step for _, step in got} == {4, 8}
     expected = {
@@ -171,13 +175,8 @@ def test_the_hook_writes_averages_of_steps(tmp_path):
 
 def test_a_restored_session_goes_on(tmp_path):
     for _ in range(2):
-        with tf.Graph().as_default():
-            model = Model()
-            hook = sok.TableSummaryHook(str(tmp_path), save_steps=4, variables=None)
-            arguments = {"checkpoint_dir": str(tmp_path), "save_checkpoint_steps": 3}
-            with v1.train.MonitoredTrainingSession(hooks=[hook], **arguments) as session:
-                for _ in range(6):
-                    session.run(model.step)
+        hook = sok.TableSummaryHook(str(tmp_path), save_steps=4, variables=None)
+        train(6, hook, checkpoint_dir=str(tmp_path), save_checkpoint_steps=3)
     got = summaries(tmp_path)
     assert {step for _, step in got} == {4, 8, 12}
     # The average of steps 6 and 7, since the session began.
@@ -187,12 +186,8 @@ def test_a_restored_session_goes_on(tmp_path):
 
 def test_a_writer_can_be_given(tmp_path):
     with tf.Graph().as_default():
-        model = Model()
         writer = v1.summary.FileWriter(str(tmp_path))
-        hook = sok.TableSummaryHook(summary_writer=writer, save_steps=1)
-        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
-            for _ in range(3):
-                session.run(model.step)
+    train(3, sok.TableSummaryHook(summary_writer=writer, save_steps=1))
     assert {step for _, step in summaries(tmp_path)} == {1, 2, 3}
 
 
