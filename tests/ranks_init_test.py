@@ -384,10 +384,10 @@ def test_results_come_by_rank_from_horovodrun_too():
     assert ranks.run(_rank_times, 5, ranks=2, transport="horovodrun") == [0, 5]
 
 
-@pytest.mark.parametrize("transport", ["gloo", "mpi"])
-def test_an_exception_on_a_rank_fails_with_its_output(transport):
+def test_an_exception_on_a_rank_fails_with_its_output():
+    """Also over MPI: see ranks_failures_test."""
     with pytest.raises(AssertionError, match="ValueError: a reason"):
-        ranks.run(_fail_on_the_last, "raise", ranks=2, transport=transport)
+        ranks.run(_fail_on_the_last, "raise", ranks=2)
 
 
 def test_a_killed_rank_is_reported():
