@@ -326,7 +326,7 @@ StatusOr<std::unique_ptr<Optimizer>> ChainRestore::MakeSavedOptimizer() const {
   const SavedOptimizer& saved = *last().optimizer;
   auto made = MakeOptimizer(saved.name);
   SOK_RETURN_IF_ERROR(made.status());
-  SOK_RETURN_IF_ERROR(made.value()->RestoreState(EncodeOptimizerState({saved.name, saved.steps})));
+  made.value()->RestoreSteps(saved.steps);
   if (!lags()) return made;
   const auto past = ReadPastSteps();
   SOK_RETURN_IF_ERROR(past.status());

@@ -83,20 +83,6 @@ const std::vector<const RuleInfo*>& KnownRules();
 // The rule with that name. InvalidArgument for an unknown name; the message lists the known names.
 StatusOr<const RuleInfo*> FindRule(std::string_view name);
 
-// The table-wide state of an optimizer in a checkpoint.
-struct OptimizerState {
-  std::string name;
-  int64_t steps = 0;
-};
-
-// The state in bytes, little-endian: "SOKO", uint32 format version (1), uint64 steps, uint32 length of the
-// name, the name, and the uint64 FNV-1a checksum of everything before it.
-std::string EncodeOptimizerState(const OptimizerState& state);
-
-// The inverse. DataLoss for bytes that are cut short, too long, or in another format or version, and for a
-// wrong checksum.
-StatusOr<OptimizerState> DecodeOptimizerState(std::string_view bytes);
-
 // The steps that rows may have missed. A checkpoint with such rows keeps them, so that the rows can catch up
 // after a restore.
 struct PastSteps {

@@ -354,8 +354,7 @@ Status HeldGpuTable::RestoreOptimizerOf(const HeldOptimizer& optimizer) {
   if (table_.optimizer() != nullptr) return HasOptimizerAlready(options(), table_.optimizer()->name());
   SOK_RETURN_IF_ERROR(table_.CheckStep(optimizer.name, optimizer.first_hyper));
   SOK_RETURN_IF_ERROR(table_.AttachOptimizer(stream(), optimizer.name, optimizer.first_hyper));
-  return table_.Named(
-      table_.optimizer()->RestoreState(stream(), EncodeOptimizerState({optimizer.name, optimizer.steps})));
+  return table_.Named(table_.optimizer()->RestoreSteps(stream(), optimizer.steps));
 }
 
 Status HeldGpuTable::SelectGoing(const RowWindow& window, SelectedRows* going) {

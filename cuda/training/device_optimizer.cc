@@ -116,18 +116,8 @@ Status DeviceOptimizer::ForgetPastSteps(cudaStream_t stream) {
   return Restart(stream);
 }
 
-std::string DeviceOptimizer::SerializeState() const {
-  return EncodeOptimizerState(OptimizerState{name(), steps_});
-}
-
-Status DeviceOptimizer::RestoreState(cudaStream_t stream, std::string_view state) {
-  StatusOr<OptimizerState> decoded = DecodeOptimizerState(state);
-  if (!decoded.ok()) return decoded.status();
-  if (decoded.value().name != name()) {
-    return InvalidArgument("The state is that of optimizer '", decoded.value().name, "', not of '", name(),
-                           "'");
-  }
-  steps_ = decoded.value().steps;
+Status DeviceOptimizer::RestoreSteps(cudaStream_t stream, int64_t steps) {
+  steps_ = steps;
   return ForgetPastSteps(stream);
 }
 

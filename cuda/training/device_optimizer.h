@@ -77,8 +77,7 @@ class DeviceOptimizer {
   // All rows then count as current; the caller may write their last steps into last_current().
   Status RestorePastSteps(cudaStream_t stream, const PastSteps& past);
   Status ForgetPastSteps(cudaStream_t stream);
-  std::string SerializeState() const;
-  Status RestoreState(cudaStream_t stream, std::string_view state);
+  Status RestoreSteps(cudaStream_t stream, int64_t steps);
 
   // For kernels that are enqueued on the stream before the next call.
   PastView past() const;

@@ -151,7 +151,7 @@ Status ExactAdam::RestorePastSteps(const PastSteps& past) {
     const float hyper[] = {alpha, past.beta1, past.beta2, past.epsilon};
     SOK_RETURN_IF_ERROR(CheckHyper(Span<const float>(hyper, 4)));
   }
-  ForgetHistory();
+  ForgetPastSteps();
   if (count == 0) return OkStatus();
   history_.emplace(past.beta1, past.beta2);
   epsilon_ = past.epsilon;
@@ -168,7 +168,7 @@ void ExactAdam::SetLastCurrent(int64_t row, int64_t step) {
   row_steps_.SetCurrentAt(row, static_cast<uint32_t>(row_steps_.now() - missed));
 }
 
-void ExactAdam::ForgetHistory() {
+void ExactAdam::ForgetPastSteps() {
   history_.reset();
   row_steps_.Restart();
 }

@@ -40,9 +40,9 @@ class ExactAdam final : public Optimizer {
   int64_t last_current(int64_t row) const override { return steps() - row_steps_.missed(row); }
   Status RestorePastSteps(const PastSteps& past) override;
   void SetLastCurrent(int64_t row, int64_t step) override;
+  void ForgetPastSteps() override;
 
  private:
-  void ForgetHistory() override;
   // Makes history_ one with the betas and the epsilon of `hyper`, and with room for another step.
   void PrepareHistory(Executor& executor, Span<const float> hyper, RowStore* store);
 

@@ -14,28 +14,8 @@
 
 namespace sok {
 
-Status Optimizer::Reserve(int64_t /*rows*/) { return OkStatus(); }
-
-void Optimizer::OnNewRow(int64_t /*row*/) {}
-
-void Optimizer::CatchUp(Executor& /*executor*/, Span<const int64_t> /*rows*/, RowStore* /*store*/) {}
-
 Status Optimizer::RestorePastSteps(const PastSteps& /*past*/) {
   return InvalidArgument("Optimizer '", name(), "' keeps no history of steps that rows have missed");
-}
-
-std::string Optimizer::SerializeState() const { return EncodeOptimizerState(OptimizerState{name(), steps_}); }
-
-Status Optimizer::RestoreState(std::string_view state) {
-  StatusOr<OptimizerState> decoded = DecodeOptimizerState(state);
-  if (!decoded.ok()) return decoded.status();
-  if (decoded.value().name != name()) {
-    return InvalidArgument("The state is that of optimizer '", decoded.value().name, "', not of '", name(),
-                           "'");
-  }
-  steps_ = decoded.value().steps;
-  ForgetHistory();
-  return OkStatus();
 }
 
 // Makes the optimizers of rules.h.
@@ -113,15 +93,15 @@ class DecayingSlotsOptimizer final : public Optimizer {
         });
   }
 
+  void ForgetPastSteps() override {
+    powers_.clear();
+    row_steps_.Restart();
+  }
+
  private:
   static constexpr int kSlots = kElementSlots<Rule>;
   // RowSteps counts in 32 bits and restarts at this step, long before an overflow.
   static constexpr uint32_t kMaxSteps = uint32_t{1} << 31;
-
-  void ForgetHistory() override {
-    powers_.clear();
-    row_steps_.Restart();
-  }
 
   // The factor of a slot over `steps` >= 1 steps; see SlotDecay.
   float Decay(int slot, int64_t steps) const {

@@ -76,10 +76,10 @@ class Optimizer {
 
   // Makes room for the optimizer's own data on each of the rows [0, rows). ResourceExhausted if memory runs
   // out.
-  virtual Status Reserve(int64_t rows);
+  virtual Status Reserve(int64_t /*rows*/) { return OkStatus(); }
   // Marks a row that is new, or has a new key: its weights and slots count as current. Needs Reserve(row +
   // 1).
-  virtual void OnNewRow(int64_t row);
+  virtual void OnNewRow(int64_t /*row*/) {}
 
   // Takes one step with the gradients of `rows`, store->dim() floats each. Rows are distinct and below
   // store->rows(). A step without rows counts as a step. InvalidArgument for a bad `hyper`, as from
@@ -94,36 +94,34 @@ class Optimizer {
   virtual bool StartsAnew(Span<const float> /*hyper*/) const { return false; }
   // Brings the weights and slots of `rows` (distinct) to the current step. A call at any time, any number of
   // times, changes later results by rounding only.
-  virtual void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store);
+  virtual void CatchUp(Executor& /*executor*/, Span<const int64_t> /*rows*/, RowStore* /*store*/) {}
 
   // Whether a checkpoint can hold rows that are not caught up, together with the steps that they may have
   // missed.
   virtual bool can_save_lag() const { return false; }
-  // The steps that rows may have missed; no steps after ForgetPastSteps or RestoreState.
+  // The steps that rows may have missed; no steps after ForgetPastSteps or RestoreSteps.
   virtual PastSteps past_steps() const { return PastSteps(); }
   // The value of steps() at which a row was last current.
   virtual int64_t last_current(int64_t /*row*/) const { return steps_; }
   // Restores the steps that rows of a checkpoint may have missed; the last of them is step steps(). Call it
-  // after RestoreState. InvalidArgument if they do not fit this optimizer; then nothing has changed.
+  // after RestoreSteps. InvalidArgument if they do not fit this optimizer; then nothing has changed.
   virtual Status RestorePastSteps(const PastSteps& past);
   // Sets the step, at least first_step, at which a row of such a checkpoint was last current.
   virtual void SetLastCurrent(int64_t /*row*/, int64_t /*step*/) {}
   // Drops the history of past steps. All rows must be caught up. Training then continues bit for bit as from
   // a checkpoint of these rows.
-  void ForgetPastSteps() { ForgetHistory(); }
+  virtual void ForgetPastSteps() {}
 
-  // The table-wide state for a checkpoint: format version, name, step count and a checksum, little-endian,
-  // under 64 bytes. It does not include past_steps(), which only rows that are not caught up need.
-  std::string SerializeState() const;
-  // Restores such a state. All rows then count as current; load their weights and slots from the checkpoint.
-  // DataLoss for damaged bytes, InvalidArgument for another optimizer's state; then nothing has changed.
-  Status RestoreState(std::string_view state);
+  // Sets steps() to that of a checkpoint. All rows then count as current; load their weights and slots from
+  // it.
+  void RestoreSteps(int64_t steps) {
+    ForgetPastSteps();
+    steps_ = steps;
+  }
 
  protected:
   explicit Optimizer(const RuleInfo& rule) : rule_(rule) {}
 
-  // Forgets past steps: all rows count as current.
-  virtual void ForgetHistory() {}
   void CountStep() { ++steps_; }
 
  private:

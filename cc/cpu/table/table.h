@@ -233,11 +233,9 @@ class Table final : public EngineTable {
   // Brings all rows up to date and drops the history of past steps: training continues bit for bit as in a
   // table that is restored from these rows.
   Status SettleOptimizer(Executor& executor);
-  // Attaches the optimizer `name` to a table that has none, with the state that Optimizer::SerializeState
-  // returned. `hyper` are its hyper-parameters at the first step, which determine the initial slots of new
-  // rows.
-  Status RestoreOptimizer(Executor& executor, std::string_view name, Span<const float> hyper,
-                          std::string_view state);
+  // Attaches the optimizer `name` to a table that has none, after as many steps. `hyper` are its
+  // hyper-parameters at the first step, which determine the initial slots of new rows.
+  Status RestoreOptimizer(Executor& executor, std::string_view name, Span<const float> hyper, int64_t steps);
   // The hyper-parameters of the first step; empty without an optimizer.
   Span<const float> first_hyper() const { return first_hyper_; }
 

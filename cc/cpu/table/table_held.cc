@@ -155,8 +155,7 @@ class HeldCpuTable final : public HeldTable {
   }
   Status RestoreOptimizer(const HeldOptimizer& optimizer) override {
     return WithinMemory([&] {
-      return table_.RestoreOptimizer(executor_, optimizer.name, optimizer.first_hyper,
-                                     EncodeOptimizerState({optimizer.name, optimizer.steps}));
+      return table_.RestoreOptimizer(executor_, optimizer.name, optimizer.first_hyper, optimizer.steps);
     });
   }
   Status RestorePastSteps(const PastSteps& past) override {

@@ -252,44 +252,6 @@ TEST(TableTest, AssignSkipsTheKeysOfOtherRanks) {
   EXPECT_EQ(WeightsOf(*table, 1), (std::vector<float>{13}));
 }
 
-TEST(TableTrainingTest, RestoredStateContinuesBitForBit) {
-  InlineExecutor executor;
-  const std::vector<float> hyper = {0.01f, 0.9f, 0.999f, 1e-7f};
-  auto table = MakeTestTable(TestOptions(4));
-  RowsOf(table.get(), {10, 20, 30});
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal;
-  std::vector<float> grads(8);
-  const auto step = [&](Table* t, const std::vector<int64_t>& rows) {
-    ASSERT_TRUE(t->ApplyGradients({executor}, "adam", hyper, rows, grads.data(), true).ok());
-  };
-  for (int i = 0; i < 20; ++i) {
-    std::generate(grads.begin(), grads.end(), [&] { return normal(random); });
-    step(table.get(), {i % 3, (i + 1) % 3});
-  }
-  ASSERT_TRUE(table->BringUpToDate(executor, table->Rows()).ok());
-  const std::string state = table->optimizer()->SerializeState();
-
-  auto restored = MakeTestTable(TestOptions(4));
-  std::vector<float> values;
-  for (int64_t row = 0; row < 3; ++row) {
-    const std::vector<float> weights = WeightsOf(*table, row);
-    values.insert(values.end(), weights.begin(), weights.end());
-  }
-  ASSERT_TRUE(restored->Assign({executor}, table->Keys(), values.data()).ok());
-  ASSERT_TRUE(restored->RestoreOptimizer(executor, "adam", table->first_hyper(), state).ok());
-  ASSERT_EQ(restored->slot_width(), table->slot_width());
-  for (int64_t row = 0; row < 3; ++row) {
-    std::copy_n(table->slots(row), table->slot_width(), restored->slots(row));
-  }
-  step(table.get(), {1});
-  step(restored.get(), {1});
-  const std::vector<int64_t> all = {0, 1, 2};
-  ASSERT_TRUE(table->BringUpToDate(executor, all).ok());
-  ASSERT_TRUE(restored->BringUpToDate(executor, all).ok());
-  for (int64_t row : all) EXPECT_EQ(WeightsOf(*table, row), WeightsOf(*restored, row)) << row;
-}
-
 TEST(TableTrainingTest, ThreadsDoNotChangeResults) {
   std::vector<std::vector<float>> results;
   for (int threads : {1, 2, 3, 4}) {

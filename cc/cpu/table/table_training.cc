@@ -207,10 +207,11 @@ Status Table::SettleOptimizer(Executor& executor) {
 }
 
 Status Table::RestoreOptimizer(Executor& executor, std::string_view name, Span<const float> hyper,
-                               std::string_view state) {
+                               int64_t steps) {
   if (optimizer_ != nullptr) return HasOptimizerAlready(options_, optimizer_->name());
   SOK_RETURN_IF_ERROR(AttachOptimizer(executor, name, hyper));
-  return Named(optimizer_->RestoreState(state));
+  optimizer_->RestoreSteps(steps);
+  return OkStatus();
 }
 
 }  // namespace sok
