@@ -355,23 +355,26 @@ TEST(Overflow, ExactAdamWithEpsilonZero) {
   }
 }
 
-TEST(Overflow, KerasRmspropKeepsInfThroughAnyGap) {
+// The element whose second moment overflows does not move, and the others do.
+TEST(Overflow, SlotsThatDecayKeepInfThroughAnyGap) {
   InlineExecutor executor;
-  const std::vector<float> hyper = {0.01f, 0.9f, 1e-7f};
-  for (const char* name : {"keras_rmsprop", "keras_rmsprop_centered"}) {
-    for (const int64_t gap : kGaps) {
+  for (const RuleCase& c : OneCasePerRule()) {
+    if (c.rule().untouched != UntouchedRows::kSlotsDecay) continue;
+    const size_t second_moment = c.name == "nadam" ? 4 : 2;  // in a record of two weights and the slots
+    for (const int64_t gap : {0, 1, 10, 200, 900, 3000}) {
       for (const bool read_before : {false, true}) {
-        TrainedRows rows(name, 1, 2, hyper);
-        rows.Step(executor, hyper, {0}, {1e20f, 1.0f});
+        TrainedRows rows(c.name, 1, 2, c.hyper);
+        rows.Step(executor, c.hyper, {0}, {1e20f, 1.0f});
         const std::vector<float> before = rows.Record(0);
-        for (int64_t t = 0; t < gap; ++t) rows.Step(executor, hyper, {}, {});
+        for (int64_t t = 0; t < gap; ++t) rows.Step(executor, c.hyper, {}, {});
         if (read_before) rows.CatchUp(executor, {0});
-        rows.Step(executor, hyper, {0}, {1.0f, 1.0f});
-        // g^2 is inf, so the element does not move.
-        EXPECT_EQ(rows.Record(0)[0], before[0]) << name << " " << gap;
-        EXPECT_EQ(rows.Record(0)[2], kInf) << name << " " << gap;
-        EXPECT_NE(rows.Record(0)[1], before[1]) << name << " " << gap;
-        EXPECT_TRUE(std::isfinite(rows.Record(0)[3])) << name << " " << gap;
+        rows.Step(executor, c.hyper, {0}, {1.0f, 1.0f});
+        const std::vector<float> after = rows.Record(0);
+        EXPECT_EQ(after[0], before[0]) << c.name << " " << gap;
+        EXPECT_EQ(after[second_moment], kInf) << c.name << " " << gap;
+        EXPECT_NE(after[1], before[1]) << c.name << " " << gap;
+        EXPECT_TRUE(std::isfinite(after[1]) && std::isfinite(after[second_moment + 1]))
+            << c.name << " " << gap;
       }
     }
   }
