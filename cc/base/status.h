@@ -123,4 +123,15 @@ Status WithinMemory(const Work& work) {
     if (!sok_status_.ok()) return sok_status_; \
   } while (false)
 
+// SOK_ASSIGN_OR_RETURN(auto made, Make()) declares `made` with the value of a StatusOr, or returns its error.
+// What is declared may also be something to assign to.
+#define SOK_ASSIGN_OR_RETURN(declaration, ...) \
+  SOK_ASSIGN_OR_RETURN_BY(SOK_CONCATENATED(sok_result_, __LINE__), declaration, __VA_ARGS__)
+#define SOK_ASSIGN_OR_RETURN_BY(result, declaration, ...) \
+  auto result = __VA_ARGS__;                              \
+  if (!result.ok()) return result.status();               \
+  declaration = std::move(result.value())
+#define SOK_CONCATENATED(a, b) SOK_CONCATENATED_NOW(a, b)
+#define SOK_CONCATENATED_NOW(a, b) a##b
+
 #endif  // SOK_CC_BASE_STATUS_H_

@@ -25,9 +25,8 @@ int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1)
 }  // namespace
 
 StatusOr<std::unique_ptr<PartWriter>> PartWriter::Create(Files& files, const std::string& prefix) {
-  auto data = files.Create(DataPath(prefix, 0, 1));
-  SOK_RETURN_IF_ERROR(data.status());
-  return std::unique_ptr<PartWriter>(new PartWriter(files, prefix, std::move(data.value())));
+  SOK_ASSIGN_OR_RETURN(auto data, files.Create(DataPath(prefix, 0, 1)));
+  return std::unique_ptr<PartWriter>(new PartWriter(files, prefix, std::move(data)));
 }
 
 int64_t PartWriter::Reserve(int64_t bytes, int64_t alignment) {
@@ -145,10 +144,9 @@ Status PartWriter::Finish() {
   SOK_RETURN_IF_ERROR(WriteComplete());
   SOK_RETURN_IF_ERROR(data_->Sync());
   // Only the next stage of the same save reads it, so it need not be synced.
-  auto file = files_.Create(IndexPath(prefix_));
-  SOK_RETURN_IF_ERROR(file.status());
+  SOK_ASSIGN_OR_RETURN(auto file, files_.Create(IndexPath(prefix_)));
   const std::string bytes = EncodeTensorIndex(index_);
-  return file.value()->WriteAt(0, bytes.data(), static_cast<int64_t>(bytes.size()));
+  return file->WriteAt(0, bytes.data(), static_cast<int64_t>(bytes.size()));
 }
 
 ArrayWriter::ArrayWriter(PartWriter* part, std::string name, const ArrayType& type)

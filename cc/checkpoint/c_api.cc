@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/crc32c.h"
 #include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
@@ -78,17 +77,15 @@ Status Return(const Json& json, char** text) {
 
 StatusOr<Json> FactsOf(SavedCheckpoint& checkpoint) {
   if (!checkpoint.Has(kCheckpointEntry)) return Json(nullptr);
-  const auto facts = checkpoint.ReadFacts();
-  SOK_RETURN_IF_ERROR(facts.status());
+  SOK_ASSIGN_OR_RETURN(const auto facts, checkpoint.ReadFacts());
   Json json;
-  json["id"] = facts.value().id;
-  json["parts"] = facts.value().parts;
-  json["chains"] = facts.value().chains;
+  json["id"] = facts.id;
+  json["parts"] = facts.parts;
+  json["chains"] = facts.chains;
   json["counted_by"] = nullptr;
   if (checkpoint.Has(kCountedByEntry)) {
-    const auto counted_by = checkpoint.ReadString(kCountedByEntry);
-    SOK_RETURN_IF_ERROR(counted_by.status());
-    json["counted_by"] = counted_by.value();
+    SOK_ASSIGN_OR_RETURN(const auto counted_by, checkpoint.ReadString(kCountedByEntry));
+    json["counted_by"] = counted_by;
   }
   return json;
 }
@@ -139,9 +136,8 @@ Status VerifyWhole(sok_table* table, const PlacedArray& placed, const std::share
   if (!placed.whole_crc32c.has_value()) return OkStatus();
   const MutexLock lock(table->mutex);
   if (table->verified.count(&placed) != 0) return OkStatus();
-  const auto reader = ArrayReader::Open(file, path, placed);
-  SOK_RETURN_IF_ERROR(reader.status());
-  SOK_RETURN_IF_ERROR(reader.value()->Skip(placed.array.bytes()));
+  SOK_ASSIGN_OR_RETURN(const auto reader, ArrayReader::Open(file, path, placed));
+  SOK_RETURN_IF_ERROR(reader->Skip(placed.array.bytes()));
   table->verified.insert(&placed);
   return OkStatus();
 }
@@ -154,16 +150,15 @@ Status ReadBytes(sok_table* table, SavedCheckpoint& checkpoint, const PlacedArra
     return InvalidArgument("'", placed.name, "' has ", array.bytes(), " bytes, and not those from ", first,
                            " to ", first, " + ", bytes);
   }
-  const auto file = checkpoint.Data(placed.shard);
-  SOK_RETURN_IF_ERROR(file.status());
+  SOK_ASSIGN_OR_RETURN(const auto file, checkpoint.Data(placed.shard));
   const std::string path = StrCat(checkpoint.DataFile(placed.shard), ":", placed.name);
-  SOK_RETURN_IF_ERROR(VerifyWhole(table, placed, file.value(), checkpoint.DataFile(placed.shard)));
+  SOK_RETURN_IF_ERROR(VerifyWhole(table, placed, file, checkpoint.DataFile(placed.shard)));
   std::vector<char> block;
   const int64_t end = first + bytes;
   for (int64_t at = first / kBlockBytes * kBlockBytes; at < end; at += kBlockBytes) {
     block.resize(static_cast<size_t>(std::min(kBlockBytes, array.bytes() - at)));
     const int64_t size = static_cast<int64_t>(block.size());
-    SOK_RETURN_IF_ERROR(ReadBlock(file.value().get(), path, placed, at / kBlockBytes, block.data(),
+    SOK_RETURN_IF_ERROR(ReadBlock(file.get(), path, placed, at / kBlockBytes, block.data(),
                                   /*crc32c=*/nullptr));
     const int64_t from = std::max(first, at);
     const int64_t to = std::min(end, at + size);
@@ -208,13 +203,11 @@ void sok_checkpoint_close(sok_checkpoint* checkpoint) { delete checkpoint; }
 
 char* sok_checkpoint_describe(sok_checkpoint* checkpoint, char** description) {
   return sok::Run([&]() -> sok::Status {
-    auto facts = sok::FactsOf(*checkpoint->checkpoint);
-    SOK_RETURN_IF_ERROR(facts.status());
-    const auto tables = checkpoint->checkpoint->Tables();
-    SOK_RETURN_IF_ERROR(tables.status());
+    SOK_ASSIGN_OR_RETURN(auto facts, sok::FactsOf(*checkpoint->checkpoint));
+    SOK_ASSIGN_OR_RETURN(const auto tables, checkpoint->checkpoint->Tables());
     Json json;
-    json["tables"] = tables.value();
-    json["facts"] = std::move(facts.value());
+    json["tables"] = tables;
+    json["facts"] = std::move(facts);
     json["foreign"] = Json::array();
     for (const sok::ForeignTable& table : sok::ForeignTables(*checkpoint->checkpoint)) {
       json["foreign"].push_back({{"name", table.name}, {"system", table.system}});
@@ -230,9 +223,8 @@ char* sok_checkpoint_has(sok_checkpoint* checkpoint, const char* name, int* has)
       *has = 1;
       return table.status();
     }
-    const auto tables = checkpoint->checkpoint->Tables();
-    SOK_RETURN_IF_ERROR(tables.status());
-    *has = std::binary_search(tables.value().begin(), tables.value().end(), name) ? 1 : 0;
+    SOK_ASSIGN_OR_RETURN(const auto tables, checkpoint->checkpoint->Tables());
+    *has = std::binary_search(tables.begin(), tables.end(), name) ? 1 : 0;
     return sok::OkStatus();
   });
 }
@@ -242,11 +234,10 @@ char* sok_table_open(sok_checkpoint* checkpoint, const char* name, const char* t
   *table = nullptr;
   return sok::Run([&]() -> sok::Status {
     sok::OpenedCheckpoints opened(sok::PosixFiles());
-    auto chain = sok::ReadChain(opened, checkpoint->checkpoint->prefix(), name);
-    SOK_RETURN_IF_ERROR(chain.status());
-    if (trained_by != nullptr) SOK_RETURN_IF_ERROR(sok::TakeSlotsOf(&chain.value(), trained_by));
+    SOK_ASSIGN_OR_RETURN(auto chain, sok::ReadChain(opened, checkpoint->checkpoint->prefix(), name));
+    if (trained_by != nullptr) SOK_RETURN_IF_ERROR(sok::TakeSlotsOf(&chain, trained_by));
     auto made = std::make_unique<sok_table>();
-    made->chain = std::move(chain.value());
+    made->chain = std::move(chain);
     *table = made.release();
     return sok::OkStatus();
   });
@@ -324,9 +315,8 @@ int sok_checkpoint_has_tensor(sok_checkpoint* checkpoint, const char* name) {
 char* sok_bundle_create(const char* prefix, sok_bundle** bundle) {
   *bundle = nullptr;
   return sok::Run([&]() -> sok::Status {
-    auto writer = sok::PartWriter::Create(sok::PosixFiles(), prefix);
-    SOK_RETURN_IF_ERROR(writer.status());
-    *bundle = new sok_bundle{std::move(writer.value()), {}};
+    SOK_ASSIGN_OR_RETURN(auto writer, sok::PartWriter::Create(sok::PosixFiles(), prefix));
+    *bundle = new sok_bundle{std::move(writer), {}};
     return sok::OkStatus();
   });
 }
@@ -376,13 +366,12 @@ char* sok_bundle_add_table(sok_bundle* bundle, sok_table* table, int64_t rows, i
 char* sok_bundle_copy(sok_bundle* bundle, sok_checkpoint* checkpoint, const char* const* variables,
                       int count) {
   return sok::Run([&]() -> sok::Status {
-    const auto tables = checkpoint->checkpoint->Tables();
-    SOK_RETURN_IF_ERROR(tables.status());
-    const auto foreign = sok::EntriesOfForeignTables(*checkpoint->checkpoint, {variables, variables + count});
-    SOK_RETURN_IF_ERROR(foreign.status());
+    SOK_ASSIGN_OR_RETURN(const auto tables, checkpoint->checkpoint->Tables());
+    SOK_ASSIGN_OR_RETURN(const auto foreign, sok::EntriesOfForeignTables(*checkpoint->checkpoint,
+                                                                         {variables, variables + count}));
     std::vector<std::string> others;
-    for (std::string& entry : sok::OtherEntries(*checkpoint->checkpoint, tables.value())) {
-      if (foreign.value().count(entry) == 0) others.push_back(std::move(entry));
+    for (std::string& entry : sok::OtherEntries(*checkpoint->checkpoint, tables)) {
+      if (foreign.count(entry) == 0) others.push_back(std::move(entry));
     }
     return sok::CopyEntries(*checkpoint->checkpoint, others, bundle->writer.get());
   });

@@ -69,13 +69,11 @@ Status CheckChain(const std::vector<ChainedTable>& chain) {
 
 StatusOr<ChainedTable> ReadOne(const std::shared_ptr<SavedCheckpoint>& checkpoint, const std::string& name) {
   // A checkpoint without the table may have no tables, and no facts about them.
-  auto manifest = checkpoint->ReadTable(name);
-  SOK_RETURN_IF_ERROR(manifest.status());
+  SOK_ASSIGN_OR_RETURN(auto manifest, checkpoint->ReadTable(name));
   const std::string path = StrCat(checkpoint->index_path(), ":", name);
-  if (manifest.value().is_foreign()) return ChainedTable{checkpoint, "", path, std::move(manifest.value())};
-  auto facts = checkpoint->ReadFacts();
-  SOK_RETURN_IF_ERROR(facts.status());
-  return ChainedTable{checkpoint, facts.value().id, path, std::move(manifest.value())};
+  if (manifest.is_foreign()) return ChainedTable{checkpoint, "", path, std::move(manifest)};
+  SOK_ASSIGN_OR_RETURN(auto facts, checkpoint->ReadFacts());
+  return ChainedTable{checkpoint, facts.id, path, std::move(manifest)};
 }
 
 // The checkpoint that the list of a folder calls the latest one; empty if it cannot be read.
@@ -102,18 +100,16 @@ StatusOr<std::vector<ChainedTable>> ReadForeignChain(OpenedCheckpoints& opened, 
       return NotFound("'", last.path, "' is an increment, but '", folder,
                       "/checkpoint' names no full checkpoint on which it builds");
     }
-    const auto below = opened.Get(base);
-    SOK_RETURN_IF_ERROR(below.status());
-    auto full = ReadOne(below.value(), name);
-    SOK_RETURN_IF_ERROR(full.status());
-    const Manifest& of_full = full.value().manifest;
+    SOK_ASSIGN_OR_RETURN(const auto below, opened.Get(base));
+    SOK_ASSIGN_OR_RETURN(auto full, ReadOne(below, name));
+    const Manifest& of_full = full.manifest;
     if (of_full.system != last.manifest.system || of_full.delta ||
         of_full.shards.size() != last.manifest.shards.size() ||
         of_full.table.options.dim != last.manifest.table.options.dim || of_full.steps > last.manifest.steps) {
-      return DataLoss("'", last.path, "' is not an increment of '", full.value().path,
+      return DataLoss("'", last.path, "' is not an increment of '", full.path,
                       "': their parts, dims or global steps differ");
     }
-    chain.push_back(std::move(full.value()));
+    chain.push_back(std::move(full));
   }
   chain.push_back(std::move(last));
   return chain;
@@ -123,24 +119,21 @@ StatusOr<std::vector<ChainedTable>> ReadForeignChain(OpenedCheckpoints& opened, 
 
 StatusOr<std::vector<ChainedTable>> ReadChain(OpenedCheckpoints& opened, const std::string& prefix,
                                               const std::string& name, const std::string& id) {
-  const auto checkpoint = id.empty() ? opened.Get(prefix) : opened.GetBase(prefix, id);
-  SOK_RETURN_IF_ERROR(checkpoint.status());
-  auto last = ReadOne(checkpoint.value(), name);
-  SOK_RETURN_IF_ERROR(last.status());
+  SOK_ASSIGN_OR_RETURN(const auto checkpoint, id.empty() ? opened.Get(prefix) : opened.GetBase(prefix, id));
+  SOK_ASSIGN_OR_RETURN(auto last, ReadOne(checkpoint, name));
   std::vector<ChainedTable> chain;
-  if (last.value().manifest.is_foreign()) return ReadForeignChain(opened, std::move(last.value()), name);
-  for (const ChainLink& link : last.value().manifest.chain) {
+  if (last.manifest.is_foreign()) return ReadForeignChain(opened, std::move(last), name);
+  for (const ChainLink& link : last.manifest.chain) {
     const std::string base = (fs::path(FolderOf(prefix)) / link.prefix).lexically_normal().string();
     const auto below = opened.GetBase(base, link.id);
     auto read = below.ok() ? ReadOne(below.value(), name) : StatusOr<ChainedTable>(below.status());
     if (!read.ok()) {
-      return Status(
-          read.status().code(),
-          StrCat("'", last.value().path, "' builds on another checkpoint: ", read.status().message()));
+      return Status(read.status().code(),
+                    StrCat("'", last.path, "' builds on another checkpoint: ", read.status().message()));
     }
     chain.push_back(std::move(read.value()));
   }
-  chain.push_back(std::move(last.value()));
+  chain.push_back(std::move(last));
   FillSlots(&chain);
   SOK_RETURN_IF_ERROR(CheckChain(chain));
   return chain;

@@ -1,6 +1,5 @@
 #include "cc/checkpoint/checkpoint_path.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -43,9 +42,8 @@ Status AddShards(Files& files, const std::string& path, std::set<int>* kept) {
   const Status read = ReadWholeFile(files, path, kMaxIndexBytes, &bytes);
   if (read.code() == StatusCode::kNotFound) return OkStatus();
   SOK_RETURN_IF_ERROR(read);
-  const auto index = ParseTensorIndex(bytes, path);
-  SOK_RETURN_IF_ERROR(index.status());
-  kept->insert(index.value().shards);
+  SOK_ASSIGN_OR_RETURN(const auto index, ParseTensorIndex(bytes, path));
+  kept->insert(index.shards);
   return OkStatus();
 }
 
@@ -147,16 +145,14 @@ Status RemoveCheckpoint(Files& files, const std::string& prefix, bool needed) {
     if (removed.code() != StatusCode::kNotFound) SOK_RETURN_IF_ERROR(removed);
     return RemoveRetired(files, prefix);
   }
-  const auto checkpoint = SavedCheckpoint::Open(files, prefix);
-  SOK_RETURN_IF_ERROR(checkpoint.status());
-  const auto used = checkpoint.value()->ShardsOfTables();
-  SOK_RETURN_IF_ERROR(used.status());
+  SOK_ASSIGN_OR_RETURN(const auto checkpoint, SavedCheckpoint::Open(files, prefix));
+  SOK_ASSIGN_OR_RETURN(const auto used, checkpoint->ShardsOfTables());
   SOK_RETURN_IF_ERROR(files.Rename(IndexPath(prefix), RetiredIndexPath(prefix)));
   SOK_RETURN_IF_ERROR(files.SyncFolder(FolderOf(prefix)));
   Status first_error;
-  for (int shard = 0; shard < checkpoint.value()->index().shards; ++shard) {
-    if (used.value().count(shard) != 0) continue;
-    const Status removed = files.Remove(checkpoint.value()->DataFile(shard));
+  for (int shard = 0; shard < checkpoint->index().shards; ++shard) {
+    if (used.count(shard) != 0) continue;
+    const Status removed = files.Remove(checkpoint->DataFile(shard));
     if (first_error.ok() && removed.code() != StatusCode::kNotFound) first_error = removed;
   }
   SOK_RETURN_IF_ERROR(first_error);
@@ -164,14 +160,12 @@ Status RemoveCheckpoint(Files& files, const std::string& prefix, bool needed) {
 }
 
 Status KeepCheckpoint(Files& files, const std::string& prefix) {
-  const auto checkpoint = SavedCheckpoint::Open(files, prefix);
-  SOK_RETURN_IF_ERROR(checkpoint.status());
-  TensorIndex index = checkpoint.value()->index();
+  SOK_ASSIGN_OR_RETURN(const auto checkpoint, SavedCheckpoint::Open(files, prefix));
+  TensorIndex index = checkpoint->index();
   if (index.entries.erase(kCountedByEntry) == 0) return OkStatus();
-  const auto facts = checkpoint.value()->ReadFacts();
-  SOK_RETURN_IF_ERROR(facts.status());
-  SOK_RETURN_IF_ERROR(CheckSave(prefix, facts.value().id));
-  const std::string new_index = NewIndexPath(prefix, facts.value().id);
+  SOK_ASSIGN_OR_RETURN(const auto facts, checkpoint->ReadFacts());
+  SOK_RETURN_IF_ERROR(CheckSave(prefix, facts.id));
+  const std::string new_index = NewIndexPath(prefix, facts.id);
   Status status = WriteWholeFile(files, new_index, EncodeTensorIndex(index));
   if (status.ok()) status = files.Rename(new_index, IndexPath(prefix));
   if (!status.ok()) {

@@ -21,10 +21,9 @@ class Merge {
   // Adds all data files and tensors of a checkpoint. If `sync`, its data are not synced yet.
   Status Add(SavedCheckpoint& one, bool sync) {
     for (const auto& [name, entry] : one.index().entries) {
-      const auto place = one.Find(name);
-      SOK_RETURN_IF_ERROR(place.status());
-      const int shard = static_cast<int>(data_files_.size()) + place.value().shard;
-      if (!entries_.emplace(name, MovedTensorPlace(entry, shard, place.value().offset)).second) {
+      SOK_ASSIGN_OR_RETURN(const auto place, one.Find(name));
+      const int shard = static_cast<int>(data_files_.size()) + place.shard;
+      if (!entries_.emplace(name, MovedTensorPlace(entry, shard, place.offset)).second) {
         return FailedPrecondition("the checkpoint '", request_.prefix, "' would have two tensors '", name,
                                   "'");
       }
@@ -92,10 +91,9 @@ StatusOr<std::map<std::string, int64_t>> StepsOf(SavedCheckpoint& part, int rank
     // On rank 0, a table's own entry may end in the same way.
     if (of_shard && rank == 0) of_shard = part.Has(name.substr(0, name.size() - end.size()));
     if (!of_shard) continue;
-    const auto text = part.ReadString(name);
-    SOK_RETURN_IF_ERROR(text.status());
+    SOK_ASSIGN_OR_RETURN(const auto text, part.ReadString(name));
     JsonReader reader(part.index_path());
-    const SavedShard shard = ReadShard(&reader, reader.Parse(text.value()));
+    const SavedShard shard = ReadShard(&reader, reader.Parse(text));
     if (!reader.ok()) return reader.status();
     steps[name.substr(0, name.size() - end.size())] = shard.steps;
   }
@@ -106,21 +104,19 @@ Status CommitParts(const SaveRequest& request, int ranks, bool with_others) {
   Files& files = *request.files;
   Merge merge(files, request);
   if (with_others) {
-    auto others = SavedCheckpoint::Open(files, PrefixOfOthers(request));
-    SOK_RETURN_IF_ERROR(others.status());
-    SOK_RETURN_IF_ERROR(merge.Add(*others.value(), /*sync=*/true));
+    SOK_ASSIGN_OR_RETURN(auto others, SavedCheckpoint::Open(files, PrefixOfOthers(request)));
+    SOK_RETURN_IF_ERROR(merge.Add(*others, /*sync=*/true));
   }
   std::map<std::string, int64_t> steps_of_first;
   for (int rank = 0; rank < ranks; ++rank) {
-    auto part = SavedCheckpoint::Open(files, PartPrefix(request.prefix, request.id, rank));
-    SOK_RETURN_IF_ERROR(part.status());
+    SOK_ASSIGN_OR_RETURN(auto part,
+                         SavedCheckpoint::Open(files, PartPrefix(request.prefix, request.id, rank)));
     if (ranks > 1) {
-      auto steps = StepsOf(*part.value(), rank);
-      SOK_RETURN_IF_ERROR(steps.status());
-      if (rank == 0) steps_of_first = steps.value();
+      SOK_ASSIGN_OR_RETURN(auto steps, StepsOf(*part, rank));
+      if (rank == 0) steps_of_first = steps;
       for (const auto& [table, step] : steps_of_first) {
-        const auto own = steps.value().find(table);
-        if (own == steps.value().end()) {
+        const auto own = steps.find(table);
+        if (own == steps.end()) {
           return FailedPrecondition("rank ", rank, " has not saved the table '", table, "'");
         }
         if (own->second != step && !request.apart) {
@@ -129,7 +125,7 @@ Status CommitParts(const SaveRequest& request, int ranks, bool with_others) {
         }
       }
     }
-    SOK_RETURN_IF_ERROR(merge.Add(*part.value(), /*sync=*/false));
+    SOK_RETURN_IF_ERROR(merge.Add(*part, /*sync=*/false));
   }
   SOK_RETURN_IF_ERROR(merge.Commit());
   merge.RemoveParts();

@@ -1,5 +1,4 @@
 // CompactCheckpoint of table_checkpoint.h.
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,14 +23,11 @@ class Compaction {
         opened_(*request.files) {}
 
   Status Run() {
-    auto tables = from_.Tables();
-    SOK_RETURN_IF_ERROR(tables.status());
-    if (tables.value().empty())
-      return InvalidArgument("'", from_.index_path(), "' has no table of this library");
-    tables_ = what_.tables.empty() ? std::move(tables.value()) : what_.tables;
-    auto facts = from_.ReadFacts();
-    SOK_RETURN_IF_ERROR(facts.status());
-    parts_ = facts.value().parts;
+    SOK_ASSIGN_OR_RETURN(auto tables, from_.Tables());
+    if (tables.empty()) return InvalidArgument("'", from_.index_path(), "' has no table of this library");
+    tables_ = what_.tables.empty() ? std::move(tables) : what_.tables;
+    SOK_ASSIGN_OR_RETURN(auto facts, from_.ReadFacts());
+    parts_ = facts.parts;
     for (int part = 0; part < parts_; ++part) SOK_RETURN_IF_ERROR(WritePart(part));
     bool with_others = false;
     if (what_.tables.empty()) SOK_RETURN_IF_ERROR(CopyOthers(&with_others));
@@ -40,21 +36,19 @@ class Compaction {
 
  private:
   Status WritePart(int part) {
-    auto writer = PartWriter::Create(*request_.files, PartPrefix(request_.prefix, request_.id, part));
-    SOK_RETURN_IF_ERROR(writer.status());
-    for (const std::string& name : tables_)
-      SOK_RETURN_IF_ERROR(WriteShardOf(name, part, writer.value().get()));
+    SOK_ASSIGN_OR_RETURN(auto writer,
+                         PartWriter::Create(*request_.files, PartPrefix(request_.prefix, request_.id, part)));
+    for (const std::string& name : tables_) SOK_RETURN_IF_ERROR(WriteShardOf(name, part, writer.get()));
     if (part == 0) {
       SOK_RETURN_IF_ERROR(
-          WriteFacts(CheckpointFacts{request_.id, parts_, {}}, request_.counted_by, writer.value().get()));
+          WriteFacts(CheckpointFacts{request_.id, parts_, {}}, request_.counted_by, writer.get()));
     }
-    return writer.value()->Finish();
+    return writer->Finish();
   }
 
   Status WriteShardOf(const std::string& name, int part, PartWriter* writer) {
-    const auto manifest = from_.ReadTable(name);
-    SOK_RETURN_IF_ERROR(manifest.status());
-    TableOptions options = manifest.value().table.options;
+    SOK_ASSIGN_OR_RETURN(const auto manifest, from_.ReadTable(name));
+    TableOptions options = manifest.table.options;
     options.rank = part;
     RestoreParts parts;
     if (what_.for_serving) {
@@ -65,16 +59,13 @@ class Compaction {
       if (options.admission.kind == Admission::Kind::kBloom)
         options.admission.kind = Admission::Kind::kCounter;
     }
-    auto restore = TableRestore::Open(opened_, from_.prefix(), name, options, parts);
-    SOK_RETURN_IF_ERROR(restore.status());
-    const auto table = restore.value()->Load(context_, engine_);
-    SOK_RETURN_IF_ERROR(table.status());
-    const auto held = table.value()->Hold(context_);
-    SOK_RETURN_IF_ERROR(held.status());
-    SOK_RETURN_IF_ERROR(held.value()->SettleOptimizer());
-    TableOptions described = table.value()->options();
+    SOK_ASSIGN_OR_RETURN(auto restore, TableRestore::Open(opened_, from_.prefix(), name, options, parts));
+    SOK_ASSIGN_OR_RETURN(const auto table, restore->Load(context_, engine_));
+    SOK_ASSIGN_OR_RETURN(const auto held, table->Hold(context_));
+    SOK_RETURN_IF_ERROR(held->SettleOptimizer());
+    TableOptions described = table->options();
     if (what_.for_serving) described.key_dtype = "int64";
-    return WriteTable(context_.executor, held.value().get(), described, name, {}, /*apart=*/false, writer);
+    return WriteTable(context_.executor, held.get(), described, name, {}, /*apart=*/false, writer);
   }
 
   // Copies all other tensors, if there are any.
@@ -82,10 +73,9 @@ class Compaction {
     const std::vector<std::string> others = OtherEntries(from_, tables_);
     *any = !others.empty();
     if (!*any) return OkStatus();
-    auto writer = PartWriter::Create(*request_.files, PrefixOfOthers(request_));
-    SOK_RETURN_IF_ERROR(writer.status());
-    SOK_RETURN_IF_ERROR(CopyEntries(from_, others, writer.value().get()));
-    return writer.value()->Finish();
+    SOK_ASSIGN_OR_RETURN(auto writer, PartWriter::Create(*request_.files, PrefixOfOthers(request_)));
+    SOK_RETURN_IF_ERROR(CopyEntries(from_, others, writer.get()));
+    return writer->Finish();
   }
 
   const EngineContext& context_;
@@ -105,9 +95,8 @@ Status CompactCheckpoint(const EngineContext& context, Engine* engine, const std
   if (request.delta) return InvalidArgument("'", prefix, "' can be compacted into a full checkpoint only");
   SOK_RETURN_IF_ERROR(CheckSave(request.prefix, request.id));
   const Status status = WithinMemory([&]() -> Status {
-    auto from = SavedCheckpoint::Open(*request.files, AbsolutePath(prefix));
-    SOK_RETURN_IF_ERROR(from.status());
-    return Compaction(context, engine, *from.value(), request, parts).Run();
+    SOK_ASSIGN_OR_RETURN(auto from, SavedCheckpoint::Open(*request.files, AbsolutePath(prefix)));
+    return Compaction(context, engine, *from, request, parts).Run();
   });
   if (!status.ok()) AbandonCheckpoint(request);
   return status;

@@ -33,6 +33,13 @@ StatusOr<Tables> RestoreFrom(Files* files, int n, const std::string& reference, 
   return Restore(*files, NthSave(n, false, files).prefix, reference, Options(), ranks);
 }
 
+void ExpectRestored(Files* files, int n, const std::string& reference, int ranks, const TableState& state,
+                    const std::string& what) {
+  const auto restored = RestoreFrom(files, n, reference, ranks);
+  ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
+  EXPECT_TRUE(StateOf(restored.value()) == state) << what;
+}
+
 // A good checkpoint, and the state for a second one.
 struct TwoSaves {
   TwoSaves(int num_ranks, bool with_delta) : ranks(num_ranks), delta(with_delta) {
@@ -84,17 +91,13 @@ int64_t OperationsOf(int ranks, bool delta) {
 }
 
 void ExpectFirstSave(TwoSaves* saves, const std::string& what) {
-  auto restored = RestoreFrom(&saves->disk, 1, saves->reference, saves->ranks);
-  ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
-  EXPECT_TRUE(StateOf(restored.value()) == saves->before) << what;
+  ExpectRestored(&saves->disk, 1, saves->reference, saves->ranks, saves->before, what);
 }
 
 // Expects that the second checkpoint is complete if there is one.
 void ExpectNoHalf(TwoSaves* saves, const std::string& what) {
   if (!saves->disk.Exists("/ckpt/model.ckpt-2.index")) return;
-  auto restored = RestoreFrom(&saves->disk, 2, "items", saves->ranks);
-  ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
-  EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves->tables)) << what;
+  ExpectRestored(&saves->disk, 2, "items", saves->ranks, StateOf(saves->tables), what);
 }
 
 TEST(FaultsTest, KilledAtAnyOperation) {
@@ -114,9 +117,7 @@ TEST(FaultsTest, KilledAtAnyOperation) {
       request.id = SaveId(7);
       const auto again = Save(restored.value(), request);
       ASSERT_TRUE(again.ok()) << what << ": " << again.status().message();
-      const auto after = RestoreFrom(&saves.disk, 2, again.value(), ranks);
-      ASSERT_TRUE(after.ok()) << what << ": " << after.status().message();
-      EXPECT_TRUE(StateOf(after.value()) == saves.before) << what;
+      ExpectRestored(&saves.disk, 2, again.value(), ranks, saves.before, what);
     }
   }
 }
@@ -135,9 +136,7 @@ TEST(FaultsTest, PowerCutAtAnyOperation) {
         ExpectFirstSave(&saves, what);
         ExpectNoHalf(&saves, what);
         if (!saved.ok()) continue;
-        const auto restored = RestoreFrom(&saves.disk, 2, saved.value(), ranks);
-        ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
-        EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves.tables)) << what;
+        ExpectRestored(&saves.disk, 2, saved.value(), ranks, StateOf(saves.tables), what);
       }
     }
   }
@@ -164,9 +163,7 @@ TEST(FaultsTest, DiskFullAtAnyWrite) {
       ASSERT_TRUE(Train(saves.tables, 1, &saves.random).ok()) << what;
       const auto again = Save(saves.tables, NthSave(3, delta, &saves.disk));
       ASSERT_TRUE(again.ok()) << what << ": " << again.status().message();
-      auto restored = RestoreFrom(&saves.disk, 3, again.value(), ranks);
-      ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
-      EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves.tables)) << what;
+      ExpectRestored(&saves.disk, 3, again.value(), ranks, StateOf(saves.tables), what);
     }
   }
 }
@@ -181,9 +178,7 @@ TEST(FaultsTest, ASaveToTheSamePrefixKeepsTheOldOne) {
     ExpectFirstSave(&saves, "while shards are written");
   }
   ASSERT_TRUE(CommitCheckpoint(request, 2, false).ok());
-  const auto restored = RestoreFrom(&saves.disk, 1, saves.reference, 2);
-  ASSERT_TRUE(restored.ok()) << restored.status().message();
-  EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves.tables));
+  ExpectRestored(&saves.disk, 1, saves.reference, 2, StateOf(saves.tables), "after the commit");
 }
 
 TEST(FaultsTest, ASaveToTheSamePrefixIsKilledAtAnyOperation) {
@@ -253,16 +248,18 @@ class DamageTest : public ::testing::Test {
     return paths;
   }
 
+  static void WriteAll(const std::map<std::string, std::string>& contents, MemoryFiles* disk) {
+    for (const auto& [path, bytes] : contents) {
+      EXPECT_TRUE(MakeFolders(*disk, path.substr(0, path.rfind('/'))).ok());
+      EXPECT_TRUE(WriteWholeFile(*disk, path, bytes).ok());
+    }
+  }
   // Restores from a new disk with these files.
   Status Read(const std::map<std::string, std::string>& contents) {
     MemoryFiles disk;
-    for (const auto& [path, bytes] : contents) {
-      EXPECT_TRUE(MakeFolders(disk, path.substr(0, path.rfind('/'))).ok());
-      EXPECT_TRUE(WriteWholeFile(disk, path, bytes).ok());
-    }
-    auto restored = RestoreFrom(&disk, 3, reference_, 2);
-    if (!restored.ok()) return restored.status();
-    EXPECT_TRUE(StateOf(restored.value()) == state_) << "a wrong table";
+    WriteAll(contents, &disk);
+    SOK_ASSIGN_OR_RETURN(auto restored, RestoreFrom(&disk, 3, reference_, 2));
+    EXPECT_TRUE(StateOf(restored) == state_) << "a wrong table";
     return OkStatus();
   }
   void ExpectRefused(const std::map<std::string, std::string>& contents, const std::string& path,
@@ -380,10 +377,7 @@ TEST_F(DamageTest, CheckFindsTheErrorsOfLoadAndChangesNothing) {
   ASSERT_EQ(contents.count(path), 1u);
   contents[path][static_cast<size_t>(place.offset)] ^= 1;
   MemoryFiles disk;
-  for (const auto& [file, bytes] : contents) {
-    ASSERT_TRUE(MakeFolders(disk, file.substr(0, file.rfind('/'))).ok());
-    ASSERT_TRUE(WriteWholeFile(disk, file, bytes).ok());
-  }
+  WriteAll(contents, &disk);
   TableOptions options = Options();
   options.ranks = 2;
   options.rank = 1;

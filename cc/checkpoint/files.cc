@@ -247,19 +247,17 @@ class PosixFileSystem final : public Files {
   }
 
   StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override {
-    auto file = OpenAs("create", path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
-    SOK_RETURN_IF_ERROR(file.status());
-    return std::unique_ptr<FileWriter>(std::make_unique<PosixWriter>(std::move(file.value())));
+    SOK_ASSIGN_OR_RETURN(auto file, OpenAs("create", path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW));
+    return std::unique_ptr<FileWriter>(std::make_unique<PosixWriter>(std::move(file)));
   }
 
   StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override {
     // O_NONBLOCK: a pipe in place of the file must not block.
-    auto file = OpenAs("open", path, O_RDONLY | O_NONBLOCK);
-    SOK_RETURN_IF_ERROR(file.status());
+    SOK_ASSIGN_OR_RETURN(auto file, OpenAs("open", path, O_RDONLY | O_NONBLOCK));
     struct stat facts;
-    if (fstat(file.value().number(), &facts) != 0) return FileError("open", path);
+    if (fstat(file.number(), &facts) != 0) return FileError("open", path);
     if (!S_ISREG(facts.st_mode)) return DataLoss("'", path, "' is not a file");
-    return std::unique_ptr<FileReader>(std::make_unique<PosixReader>(std::move(file.value()), facts.st_size));
+    return std::unique_ptr<FileReader>(std::make_unique<PosixReader>(std::move(file), facts.st_size));
   }
 
   Status RefuseLink(const std::string& path) override {
@@ -289,11 +287,10 @@ class PosixFileSystem final : public Files {
 
   Status List(const std::string& path, std::vector<std::string>* names) override {
     names->clear();
-    auto opened = OpenAs("list", path, O_RDONLY | O_DIRECTORY);
-    SOK_RETURN_IF_ERROR(opened.status());
-    const std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(opened.value().number()), closedir);
+    SOK_ASSIGN_OR_RETURN(auto opened, OpenAs("list", path, O_RDONLY | O_DIRECTORY));
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(opened.number()), closedir);
     if (folder == nullptr) return FileError("list", path);
-    opened.value().Release();  // closedir() closes it
+    opened.Release();  // closedir() closes it
     errno = 0;
     while (const dirent* entry = readdir(folder.get())) {
       const std::string name = entry->d_name;
@@ -313,9 +310,8 @@ class PosixFileSystem final : public Files {
     return StatusOr<Descriptor>(std::move(file));
   }
   static Status SyncAs(const std::string& path, int flags) {
-    const auto file = OpenAs("open", path, flags);
-    SOK_RETURN_IF_ERROR(file.status());
-    return fsync(file.value().number()) == 0 ? OkStatus() : FileError("sync", path);
+    SOK_ASSIGN_OR_RETURN(const auto file, OpenAs("open", path, flags));
+    return fsync(file.number()) == 0 ? OkStatus() : FileError("sync", path);
   }
 };
 
@@ -346,19 +342,17 @@ Status MakeFolders(Files& files, const std::string& path) {
 }
 
 Status ReadWholeFile(Files& files, const std::string& path, int64_t limit, std::string* bytes) {
-  auto file = files.Open(path);
-  SOK_RETURN_IF_ERROR(file.status());
-  const int64_t size = file.value()->size();
+  SOK_ASSIGN_OR_RETURN(auto file, files.Open(path));
+  const int64_t size = file->size();
   if (size > limit) return DataLoss("'", path, "' has ", size, " bytes, more than such a file can have");
   bytes->resize(static_cast<size_t>(size));
-  return file.value()->ReadAt(0, bytes->data(), size);
+  return file->ReadAt(0, bytes->data(), size);
 }
 
 Status WriteWholeFile(Files& files, const std::string& path, const std::string& bytes) {
-  auto file = files.Create(path);
-  SOK_RETURN_IF_ERROR(file.status());
-  SOK_RETURN_IF_ERROR(file.value()->WriteAt(0, bytes.data(), static_cast<int64_t>(bytes.size())));
-  return file.value()->Sync();
+  SOK_ASSIGN_OR_RETURN(auto file, files.Create(path));
+  SOK_RETURN_IF_ERROR(file->WriteAt(0, bytes.data(), static_cast<int64_t>(bytes.size())));
+  return file->Sync();
 }
 
 }  // namespace sok

@@ -86,9 +86,7 @@ struct TrainedBy {
     std::istringstream words(text);
     std::string word;
     words >> word;
-    const auto found = FindRule(word);
-    SOK_RETURN_IF_ERROR(found.status());
-    rule = found.value();
+    SOK_ASSIGN_OR_RETURN(rule, FindRule(word));
     while (words >> word) {
       const size_t at = word.find('=');
       if (at == std::string::npos) return InvalidArgument("'", text, "' is not a rule with hyper-parameters");
@@ -133,14 +131,12 @@ StatusOr<int64_t> StepsIn(SavedCheckpoint& checkpoint, const TrainedBy& trained,
     if (known == trained.hyper.end()) continue;
     std::set<int64_t> found;
     for (const std::string& name : PowersOf(checkpoint, manifest, beta)) {
-      const auto place = checkpoint.Find(name);
-      SOK_RETURN_IF_ERROR(place.status());
-      const std::vector<int64_t>& shape = place.value().shape;
-      if (place.value().dtype != "<f4" || (!shape.empty() && shape != std::vector<int64_t>{1})) continue;
-      const auto bytes = checkpoint.ReadNumbers(name, {"<f4", shape});
-      SOK_RETURN_IF_ERROR(bytes.status());
+      SOK_ASSIGN_OR_RETURN(const auto place, checkpoint.Find(name));
+      const std::vector<int64_t>& shape = place.shape;
+      if (place.dtype != "<f4" || (!shape.empty() && shape != std::vector<int64_t>{1})) continue;
+      SOK_ASSIGN_OR_RETURN(const auto bytes, checkpoint.ReadNumbers(name, {"<f4", shape}));
       float power;
-      std::memcpy(&power, bytes.value().data(), sizeof(power));
+      std::memcpy(&power, bytes.data(), sizeof(power));
       const std::optional<int64_t> steps = StepsOf(power, known->second);
       if (steps.has_value()) found.insert(*steps);
     }
@@ -224,9 +220,7 @@ StatusOr<SavedOptimizer> OptimizerOf(SavedCheckpoint& checkpoint, const TrainedB
   }
   SavedOptimizer optimizer;
   optimizer.name = rule.name;
-  auto steps = StepsIn(checkpoint, trained, manifest);
-  SOK_RETURN_IF_ERROR(steps.status());
-  optimizer.steps = steps.value();
+  SOK_ASSIGN_OR_RETURN(optimizer.steps, StepsIn(checkpoint, trained, manifest));
   *hyper = rule.samples.front();
   const std::vector<std::string> names = rule.hyper_parameters();
   for (size_t i = 0; i < names.size(); ++i) {
@@ -243,8 +237,7 @@ Status TakeOptimizer(SavedCheckpoint& checkpoint, const TrainedBy& trained, cons
                      Manifest* manifest) {
   std::vector<float> hyper;
   manifest->slots_of = known.optimizer;
-  auto optimizer = OptimizerOf(checkpoint, trained, *manifest, &hyper);
-  SOK_RETURN_IF_ERROR(optimizer.status());
+  SOK_ASSIGN_OR_RETURN(auto optimizer, OptimizerOf(checkpoint, trained, *manifest, &hyper));
   const std::vector<SlotSpec> specs = trained.rule->Slots(manifest->table.options.dim, hyper);
   for (size_t i = 0; i < specs.size(); ++i) {
     const std::string name = trained.rule->slots[i].name;
@@ -255,10 +248,10 @@ Status TakeOptimizer(SavedCheckpoint& checkpoint, const TrainedBy& trained, cons
     for (SavedShard& shard : manifest->shards) {
       SOK_RETURN_IF_ERROR(TakeSlot(theirs, name, specs[i].width, manifest->table.options.dim, &shard));
     }
-    optimizer.value().slots.push_back(SavedOptimizer::Slot{name, specs[i].width, specs[i].fill});
+    optimizer.slots.push_back(SavedOptimizer::Slot{name, specs[i].width, specs[i].fill});
   }
-  if (!manifest->table.counts_global_steps) manifest->steps = optimizer.value().steps;
-  manifest->optimizer = std::move(optimizer.value());
+  if (!manifest->table.counts_global_steps) manifest->steps = optimizer.steps;
+  manifest->optimizer = std::move(optimizer);
   return OkStatus();
 }
 

@@ -222,9 +222,8 @@ Status Reader::ReadVariable() {
   manifest_.system = kVariable;
   manifest_.table.options.dim = shape[1];
   SOK_RETURN_IF_ERROR(ReadClock());
-  const auto slices = SlicesOf(name_, place.value());
-  SOK_RETURN_IF_ERROR(slices.status());
-  for (const RowSlice& slice : slices.value()) {
+  SOK_ASSIGN_OR_RETURN(const auto slices, SlicesOf(name_, place.value()));
+  for (const RowSlice& slice : slices) {
     SavedShard shard;
     shard.rows = shard.table_rows = slice.rows;
     SOK_RETURN_IF_ERROR(PlaceRows(name_, slice, "values", &shard));
@@ -236,24 +235,22 @@ Status Reader::ReadVariable() {
     shard.arrays["keys"] = std::move(keys);
     manifest_.shards.push_back(std::move(shard));
   }
-  for (const std::string& slot : NumberedSlots()) SOK_RETURN_IF_ERROR(AddSlot(slot, slices.value()));
+  for (const std::string& slot : NumberedSlots()) SOK_RETURN_IF_ERROR(AddSlot(slot, slices));
   return OkStatus();
 }
 
 Status Reader::AddSlot(const std::string& slot, const std::vector<RowSlice>& slices) {
   const std::string tensor = StrCat(name_, "/", slot);
   if (!checkpoint_.Has(tensor)) return OkStatus();
-  const auto place = checkpoint_.Find(tensor);
-  SOK_RETURN_IF_ERROR(place.status());
+  SOK_ASSIGN_OR_RETURN(const auto place, checkpoint_.Find(tensor));
   // Optimizers have scalars with such names too.
-  if (place.value().shape.size() != 2) return OkStatus();
-  const auto own = SlicesOf(tensor, place.value());
-  SOK_RETURN_IF_ERROR(own.status());
+  if (place.shape.size() != 2) return OkStatus();
+  SOK_ASSIGN_OR_RETURN(const auto own, SlicesOf(tensor, place));
   for (size_t i = 0; i < slices.size(); ++i) {
-    if (own.value().size() != slices.size() || own.value()[i].rows != slices[i].rows) {
+    if (own.size() != slices.size() || own[i].rows != slices[i].rows) {
       return Damaged(tensor, StrCat("has not the rows of '", name_, "', or is partitioned in another way"));
     }
-    SOK_RETURN_IF_ERROR(PlaceRows(tensor, own.value()[i], ForeignSlot(slot), &manifest_.shards[i]));
+    SOK_RETURN_IF_ERROR(PlaceRows(tensor, own[i], ForeignSlot(slot), &manifest_.shards[i]));
   }
   return OkStatus();
 }
@@ -328,9 +325,8 @@ Status Reader::ReadClock() {
   constexpr char kGlobalStep[] = "global_step";
   const auto place = checkpoint_.Find(kGlobalStep);
   if (!place.ok() || place.value().dtype != "<i8" || !place.value().shape.empty()) return OkStatus();
-  const auto bytes = checkpoint_.ReadNumbers(kGlobalStep, {"<i8", {}});
-  SOK_RETURN_IF_ERROR(bytes.status());
-  std::memcpy(&manifest_.steps, bytes.value().data(), sizeof(manifest_.steps));
+  SOK_ASSIGN_OR_RETURN(const auto bytes, checkpoint_.ReadNumbers(kGlobalStep, {"<i8", {}}));
+  std::memcpy(&manifest_.steps, bytes.data(), sizeof(manifest_.steps));
   if (manifest_.steps < 0 || manifest_.steps > kMaxCount) {
     return Damaged(kGlobalStep, StrCat("is ", manifest_.steps));
   }
@@ -419,12 +415,11 @@ Status Reader::AddWaiting(const std::string& prefix, SavedShard* shard) {
 
 Status Reader::CheckOffsets(const std::string& name, int64_t keys) {
   if (!checkpoint_.Has(name)) return OkStatus();
-  const auto bytes = checkpoint_.ReadNumbers(name, {"<i4", {kRemainders + 1}});
-  SOK_RETURN_IF_ERROR(bytes.status());
+  SOK_ASSIGN_OR_RETURN(const auto bytes, checkpoint_.ReadNumbers(name, {"<i4", {kRemainders + 1}}));
   int32_t before = 0;
   for (int64_t i = 0; i <= kRemainders; ++i) {
     int32_t offset;
-    std::memcpy(&offset, bytes.value().data() + i * 4, sizeof(offset));
+    std::memcpy(&offset, bytes.data() + i * 4, sizeof(offset));
     if (offset < before || (i == 0 && offset != 0)) {
       return Damaged(name, StrCat("has ", offset, " after ", before));
     }
@@ -435,36 +430,32 @@ Status Reader::CheckOffsets(const std::string& name, int64_t keys) {
 
 Status Reader::Place(const std::string& tensor, const std::string& dtype, std::vector<int64_t> shape,
                      const std::string& array, SavedShard* shard) {
-  const auto place = checkpoint_.Find(tensor);
-  if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
-  SOK_RETURN_IF_ERROR(place.status());
-  const ArrayType found{place.value().dtype, place.value().shape};
+  SOK_ASSIGN_OR_RETURN(const TensorPlace place, checkpoint_.FindNeeded(tensor));
+  const ArrayType found{place.dtype, place.shape};
   const ArrayType wanted{dtype, std::move(shape)};
-  if (found != wanted || place.value().bytes != DataBytes(wanted)) {
-    return Damaged(tensor, StrCat("is ", place.value().bytes, " bytes of ", Describe(found), ", not ",
-                                  Describe(wanted)));
+  if (found != wanted || place.bytes != DataBytes(wanted)) {
+    return Damaged(tensor,
+                   StrCat("is ", place.bytes, " bytes of ", Describe(found), ", not ", Describe(wanted)));
   }
   PlacedArray placed;
   placed.array.type = wanted;
   placed.name = tensor;
-  placed.shard = place.value().shard;
-  placed.offset = place.value().offset;
-  if (!checkpoint_.is_sok2()) placed.whole_crc32c = place.value().crc32c;
+  placed.shard = place.shard;
+  placed.offset = place.offset;
+  if (!checkpoint_.is_sok2()) placed.whole_crc32c = place.crc32c;
   shard->arrays[array] = std::move(placed);
   return OkStatus();
 }
 
 Status Reader::PlaceMatrix(const std::string& tensor, int64_t rows, const std::string& array,
                            SavedShard* shard) {
-  const auto place = checkpoint_.Find(tensor);
-  if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
-  SOK_RETURN_IF_ERROR(place.status());
-  const std::vector<int64_t>& shape = place.value().shape;
+  SOK_ASSIGN_OR_RETURN(const TensorPlace place, checkpoint_.FindNeeded(tensor));
+  const std::vector<int64_t>& shape = place.shape;
   const int64_t columns = shape.size() == 2 ? shape[1] : 0;
   if (columns < 1 || columns > TableOptions::kMaxDim) {
-    return Damaged(tensor, StrCat("is ", Describe(ArrayType{place.value().dtype, shape}), ", not a matrix"));
+    return Damaged(tensor, StrCat("is ", Describe(ArrayType{place.dtype, shape}), ", not a matrix"));
   }
-  const std::string dtype = place.value().dtype;
+  const std::string dtype = place.dtype;
   // Integers are counts that an optimizer has as a slot.
   const bool is_slot = array != "values";
   const bool is_other = IsReadAs(dtype, "<f4") && (is_slot || dtype != "<i8");
@@ -476,12 +467,10 @@ Status Reader::PlaceMatrix(const std::string& tensor, int64_t rows, const std::s
 }
 
 Status Reader::PlaceKeys(const std::string& tensor, const std::string& array, SavedShard* shard) {
-  const auto place = checkpoint_.Find(tensor);
-  if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
-  SOK_RETURN_IF_ERROR(place.status());
-  const std::string& dtype = place.value().dtype;
+  SOK_ASSIGN_OR_RETURN(const TensorPlace place, checkpoint_.FindNeeded(tensor));
+  const std::string& dtype = place.dtype;
   const bool is_other = dtype == "<i4" || dtype == "<u4" || dtype == "<u8";
-  const int64_t keys = place.value().shape.size() == 1 ? place.value().shape[0] : 0;
+  const int64_t keys = place.shape.size() == 1 ? place.shape[0] : 0;
   SOK_RETURN_IF_ERROR(Place(tensor, is_other ? dtype : "<i8", {keys}, array, shard));
   PlacedArray& placed = shard->arrays[array];
   placed.array.type.dtype = "<i8";
@@ -588,9 +577,8 @@ StatusOr<std::set<std::string>> EntriesOfForeignTables(SavedCheckpoint& checkpoi
   for (const ForeignTable& table : ForeignTables(checkpoint)) {
     const bool is_variable = table.system == kVariable;
     if (is_variable && std::count(variables.begin(), variables.end(), table.name) == 0) continue;
-    const auto manifest = ReadForeignTable(checkpoint, table.name);
-    SOK_RETURN_IF_ERROR(manifest.status());
-    entries.insert(manifest.value().entries.begin(), manifest.value().entries.end());
+    SOK_ASSIGN_OR_RETURN(const auto manifest, ReadForeignTable(checkpoint, table.name));
+    entries.insert(manifest.entries.begin(), manifest.entries.end());
   }
   return entries;
 }

@@ -273,9 +273,7 @@ StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, cons
   }
   for (const auto& [path, file] : {std::pair(&reader.keys_path_, &reader.keys_file_),
                                    std::pair(&reader.values_path_, &reader.values_file_)}) {
-    auto opened = PosixFiles().Open(*path);
-    SOK_RETURN_IF_ERROR(opened.status());
-    *file = std::move(opened.value());
+    SOK_ASSIGN_OR_RETURN(*file, PosixFiles().Open(*path));
   }
   return StatusOr<RawFilesReader>(std::move(reader));
 }
@@ -396,16 +394,15 @@ class RawRowsLoader {
 Status WriteRawRows(const EngineContext& context, EngineTable* table, Span<const int64_t> row_counts,
                     const RawFilesWriter& writer) {
   const TableOptions& options = table->options();
-  const auto held = table->Hold(context);
-  SOK_RETURN_IF_ERROR(held.status());
+  SOK_ASSIGN_OR_RETURN(const auto held, table->Hold(context));
   const int64_t own = row_counts[options.rank];
-  const int64_t rows = held.value()->state().rows;
+  const int64_t rows = held->state().rows;
   if (rows < own) {
     return FailedPrecondition("Embedding variable '", options.name, "' has ", rows, " rows, fewer than the ",
                               own, " counted before: its table was replaced while it was written");
   }
   const int64_t first = std::accumulate(row_counts.begin(), row_counts.begin() + options.rank, int64_t{0});
-  const Status status = WriteRows(first, own, writer, held.value().get());
+  const Status status = WriteRows(first, own, writer, held.get());
   if (status.code() != StatusCode::kNotFound || options.rank == 0) return status;
   return NotFound(status.message(), " (all ranks must see the directory in which rank 0 made the file)");
 }
@@ -415,13 +412,12 @@ StatusOr<std::shared_ptr<EngineTable>> LoadRawRows(const EngineContext& context,
                                                    const RawFilesReader& reader) {
   auto made = engine->MakeTable(context, options);
   SOK_RETURN_IF_ERROR(made.status());
-  const auto held = made.value()->Hold(context);
-  SOK_RETURN_IF_ERROR(held.status());
+  SOK_ASSIGN_OR_RETURN(const auto held, made.value()->Hold(context));
   const Status status = WithinMemory([&]() -> Status {
     int64_t filled = 0;
-    RawRowsLoader loader(context.executor, reader, held.value().get());
+    RawRowsLoader loader(context.executor, reader, held.get());
     SOK_RETURN_IF_ERROR(loader.Run(keys, &filled));
-    const int64_t rows = held.value()->state().rows;
+    const int64_t rows = held->state().rows;
     if (filled == rows) return OkStatus();
     // The keys are distinct, so this is a table without hashing.
     return InvalidArgument("Embedding variable '", options.name, "' has ", rows, " rows on rank ",

@@ -18,14 +18,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The folder of the running test, which is not there yet.
+fs::path FolderOfTest() {
+  const auto folder =
+      fs::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  fs::remove_all(folder);
+  return folder;
+}
+
 class RawFilesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    directory_ =
-        fs::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(directory_);
-  }
-
   Status Write(const std::vector<int64_t>& keys, const std::vector<float>& rows, int64_t dim,
                const std::string& name = "table", const std::string& key_dtype = "int64") {
     const RawFilesWriter writer(directory_.string(), name, static_cast<int64_t>(keys.size()), dim, key_dtype);
@@ -44,10 +46,10 @@ class RawFilesTest : public ::testing::Test {
   }
   // The keys of "table" as a table of `key_dtype` reads them. Rows have one float.
   StatusOr<std::vector<int64_t>> ReadKeys(const std::string& key_dtype) {
-    StatusOr<RawFilesReader> reader = RawFilesReader::Open(directory_.string(), "table", 1, key_dtype);
-    SOK_RETURN_IF_ERROR(reader.status());
+    SOK_ASSIGN_OR_RETURN(RawFilesReader reader,
+                         RawFilesReader::Open(directory_.string(), "table", 1, key_dtype));
     std::vector<int64_t> keys;
-    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(executor_, &keys));
+    SOK_RETURN_IF_ERROR(reader.ReadKeys(executor_, &keys));
     return keys;
   }
   static std::string Bytes(const fs::path& path) {
@@ -68,7 +70,7 @@ class RawFilesTest : public ::testing::Test {
   }
 
   InlineExecutor executor_;
-  fs::path directory_;
+  const fs::path directory_ = FolderOfTest();
 };
 
 TEST_F(RawFilesTest, KeepsKeysAndRows) {
@@ -323,15 +325,9 @@ TEST_F(RawFilesTest, DirectoryThatCannotBeMadeIsAnError) {
   EXPECT_NE(status.message().find(directory_.string()), std::string::npos) << status.message();
 }
 
-namespace fs = std::filesystem;
-
 class RawRowsTest : public ::testing::Test {
  protected:
-  RawRowsTest()
-      : directory_(
-            (fs::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name())
-                .string()) {
-    fs::remove_all(directory_);
+  RawRowsTest() {
     options_.name = "items";
     options_.dim = 3;
     options_.initializer.seed = 5;
@@ -376,13 +372,12 @@ class RawRowsTest : public ::testing::Test {
     Tables tables;
     options_.ranks = ranks;
     for (options_.rank = 0; options_.rank < ranks; ++options_.rank) {
-      auto reader = RawFilesReader::Open(directory_, options_.name, options_.dim);
-      SOK_RETURN_IF_ERROR(reader.status());
+      SOK_ASSIGN_OR_RETURN(auto reader, RawFilesReader::Open(directory_, options_.name, options_.dim));
       std::vector<int64_t> keys;
-      SOK_RETURN_IF_ERROR(reader.value().ReadKeys(executor, &keys));
-      auto table = LoadRawRows(ContextOn(executor), EngineOfTests().engine, options_, keys, reader.value());
-      SOK_RETURN_IF_ERROR(table.status());
-      tables.push_back(std::move(table.value()));
+      SOK_RETURN_IF_ERROR(reader.ReadKeys(executor, &keys));
+      SOK_ASSIGN_OR_RETURN(auto table,
+                           LoadRawRows(ContextOn(executor), EngineOfTests().engine, options_, keys, reader));
+      tables.push_back(std::move(table));
     }
     return tables;
   }
@@ -400,7 +395,7 @@ class RawRowsTest : public ::testing::Test {
     return weights;
   }
 
-  const std::string directory_;
+  const std::string directory_ = FolderOfTest().string();
   TableOptions options_;
 };
 

@@ -78,11 +78,9 @@ class RowReader {
         filter_(table->options(), source) {}
 
   Status Run(int64_t* restored) {
-    auto keys = source_.Open("keys");
-    SOK_RETURN_IF_ERROR(keys.status());
-    const auto mapped = MapWeights();
-    SOK_RETURN_IF_ERROR(mapped.status());
-    SOK_RETURN_IF_ERROR(AddColumns(mapped.value()));
+    SOK_ASSIGN_OR_RETURN(auto keys, source_.Open("keys"));
+    SOK_ASSIGN_OR_RETURN(const auto mapped, MapWeights());
+    SOK_RETURN_IF_ERROR(AddColumns(mapped));
     // All files have been found to be as long as the number of rows needs.
     SOK_RETURN_IF_ERROR(table_.MakeRoom(std::min(what_.new_rows, source_.saved().rows)));
     const int64_t at_once = std::min(kPieceItems, table_.max_rows_to_fill());
@@ -90,7 +88,7 @@ class RowReader {
     const auto read_keys = [&](PieceOfKeys* piece) {
       const int64_t count = std::min(at_once, left);
       left -= count;
-      return piece->Read(keys.value().get(), filter_, count, what_.checked ? nullptr : &checker_);
+      return piece->Read(keys.get(), filter_, count, what_.checked ? nullptr : &checker_);
     };
     if (left > 0) SOK_RETURN_IF_ERROR(read_keys(&keys_));
     while (!keys_.all.empty()) {
@@ -154,9 +152,8 @@ class RowReader {
   }
 
   StatusOr<Reader> OpenColumn(const std::string& name) {
-    auto reader = source_.Open(name);
-    SOK_RETURN_IF_ERROR(reader.status());
-    return Reader(std::move(reader.value()));
+    SOK_ASSIGN_OR_RETURN(auto reader, source_.Open(name));
+    return Reader(std::move(reader));
   }
 
   // Whether the rows that are inserted next have the array of weights as their memory. The i-th key then gets
@@ -166,16 +163,14 @@ class RowReader {
     const ArrayType wanted{"<f4", {source_.saved().rows, table_.options().dim}};
     if (!what_.maps_weights || !values.has_file() || values.array.type != wanted || !values.stored_as.empty())
       return false;
-    const auto file = source_.checkpoint.Data(values.shard);
-    SOK_RETURN_IF_ERROR(file.status());
-    file.value()->KeepCached();
-    const auto reader = source_.Open("values");
-    SOK_RETURN_IF_ERROR(reader.status());
+    SOK_ASSIGN_OR_RETURN(const auto file, source_.checkpoint.Data(values.shard));
+    file->KeepCached();
+    SOK_ASSIGN_OR_RETURN(const auto reader, source_.Open("values"));
     const auto placed = table_.PlaceRows(source_.saved().rows, [&](int64_t at, char* to, int64_t bytes) {
-      return file.value()->MapAt(values.offset + at, to, bytes);
+      return file->MapAt(values.offset + at, to, bytes);
     });
     if (placed.ok() && placed.value() && !what_.checked) {
-      SOK_RETURN_IF_ERROR(reader.value()->Skip(values.array.bytes()));
+      SOK_RETURN_IF_ERROR(reader->Skip(values.array.bytes()));
     }
     return placed;
   }
@@ -222,9 +217,8 @@ class RowReader {
       });
       return OkStatus();
     }
-    auto reader = OpenColumn("adam_step");
-    SOK_RETURN_IF_ERROR(reader.status());
-    columns_.push_back([this, reader = reader.value()](const RowsToFill& rows) {
+    SOK_ASSIGN_OR_RETURN(const Reader reader, OpenColumn("adam_step"));
+    columns_.push_back([this, reader](const RowsToFill& rows) {
       int64_t step = 0;
       return ForEachItem(
           [&](int64_t i) {
@@ -252,9 +246,8 @@ class RowReader {
   Status OpenFloats(std::vector<Floats>* floats) {
     int64_t first = 0;
     const auto open = [&](const std::string& name, int64_t width) -> Status {
-      auto reader = OpenColumn(name);
-      SOK_RETURN_IF_ERROR(reader.status());
-      floats->push_back(Floats{reader.value(), first, width});
+      SOK_ASSIGN_OR_RETURN(auto reader, OpenColumn(name));
+      floats->push_back(Floats{reader, first, width});
       first += width;
       return OkStatus();
     };
@@ -270,9 +263,8 @@ class RowReader {
     SOK_RETURN_IF_ERROR(OpenFloats(&floats));
     Reader steps;
     if (source_.Find("adam_step") != nullptr) {
-      auto reader = OpenColumn("adam_step");
-      SOK_RETURN_IF_ERROR(reader.status());
-      steps = reader.value();
+      SOK_ASSIGN_OR_RETURN(auto reader, OpenColumn("adam_step"));
+      steps = reader;
     }
     columns_.push_back([this, floats, steps](const RowsToFill& rows) {
       float* const record = what_.catch_up->record();
@@ -317,10 +309,9 @@ class RowReader {
   Status AddCounts(const std::string& name, bool kept, bool RowParts::* part,
                    Span<int64_t> RowsToFill::* column, const CountRange& range) {
     if (!kept || !what_.counts || source_.Find(name) == nullptr) return OkStatus();
-    auto reader = OpenColumn(name);
-    SOK_RETURN_IF_ERROR(reader.status());
+    SOK_ASSIGN_OR_RETURN(const Reader reader, OpenColumn(name));
     parts_.*part = true;
-    columns_.push_back([this, column, range, reader = reader.value()](const RowsToFill& rows) {
+    columns_.push_back([this, column, range, reader](const RowsToFill& rows) {
       const Span<int64_t> counts = rows.*column;
       if (counts.size() == static_cast<int64_t>(keys_.all.size()))
         return ReadCounts(reader.get(), range, counts);
@@ -356,8 +347,7 @@ class RowReader {
 
 // Reads counters that are saved in full.
 Status RestoreAllCounters(const ShardSource& source, HeldTable* table) {
-  auto reader = source.Open("bloom_counters");
-  SOK_RETURN_IF_ERROR(reader.status());
+  SOK_ASSIGN_OR_RETURN(auto reader, source.Open("bloom_counters"));
   std::vector<char> piece;
   const int64_t bytes = DataBytes(source.Find("bloom_counters")->array.type);
   constexpr int64_t kPieceBytes = 1024 * kBloomBlockBytes;
@@ -365,7 +355,7 @@ Status RestoreAllCounters(const ShardSource& source, HeldTable* table) {
     const int64_t count = std::min(kPieceBytes, bytes - first);
     // Whole blocks, the last one filled up with zeros.
     piece.assign(static_cast<size_t>((count - 1) / kBloomBlockBytes + 1) * kBloomBlockBytes, 0);
-    SOK_RETURN_IF_ERROR(reader.value()->Read(piece.data(), count));
+    SOK_RETURN_IF_ERROR(reader->Read(piece.data(), count));
     SOK_RETURN_IF_ERROR(VisitNonZeroBlocks(first / kBloomBlockBytes, piece,
                                            [&](Span<const int64_t> blocks, Span<const char> counters) {
                                              return table->MergeBloom(blocks, counters);

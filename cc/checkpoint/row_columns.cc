@@ -1,7 +1,6 @@
 #include "cc/checkpoint/row_columns.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "cc/base/crc32c.h"
 #include "cc/checkpoint/column_pieces.h"
@@ -20,10 +19,9 @@ StatusOr<std::unique_ptr<FloatColumn>> FloatColumn::Open(const ShardSource& sour
   const auto reader = source.Open(array);  // checks that the file has the array
   SOK_RETURN_IF_ERROR(reader.status());
   const PlacedArray& placed = *source.Find(array);
-  auto file = source.checkpoint.Data(placed.shard);
-  SOK_RETURN_IF_ERROR(file.status());
+  SOK_ASSIGN_OR_RETURN(auto file, source.checkpoint.Data(placed.shard));
   return std::unique_ptr<FloatColumn>(
-      new FloatColumn(placed, std::move(file.value()), reader.value()->path(), first, width));
+      new FloatColumn(placed, std::move(file), reader.value()->path(), first, width));
 }
 
 Status FloatColumn::BeginPiece(const PieceOfKeys& piece) {
@@ -112,21 +110,17 @@ SlotTableColumn::SlotTableColumn(const ShardSource& source, const SavedOptimizer
 StatusOr<std::unique_ptr<FloatColumn>> SlotTableColumn::Open(const ShardSource& source,
                                                              const SavedOptimizer::Slot& slot,
                                                              int64_t first) {
-  auto keys = source.Open(SlotKeys(slot.name));
-  SOK_RETURN_IF_ERROR(keys.status());
-  const auto values = source.Open("slot-" + slot.name);
-  SOK_RETURN_IF_ERROR(values.status());
-  auto file = source.checkpoint.Data(source.Find("slot-" + slot.name)->shard);
-  SOK_RETURN_IF_ERROR(file.status());
-  return std::unique_ptr<FloatColumn>(new SlotTableColumn(source, slot, first, std::move(file.value()),
-                                                          values.value()->path(), std::move(keys.value())));
+  SOK_ASSIGN_OR_RETURN(auto keys, source.Open(SlotKeys(slot.name)));
+  SOK_ASSIGN_OR_RETURN(const auto values, source.Open("slot-" + slot.name));
+  SOK_ASSIGN_OR_RETURN(auto file, source.checkpoint.Data(source.Find("slot-" + slot.name)->shard));
+  return std::unique_ptr<FloatColumn>(
+      new SlotTableColumn(source, slot, first, std::move(file), values->path(), std::move(keys)));
 }
 
 Status SlotTableColumn::BeginPiece(const PieceOfKeys& piece) {
   if (!by_key_) {
-    const auto has_next = HasNext(piece.all);
-    SOK_RETURN_IF_ERROR(has_next.status());
-    if (has_next.value()) return FloatColumn::BeginPiece(piece);
+    SOK_ASSIGN_OR_RETURN(const auto has_next, HasNext(piece.all));
+    if (has_next) return FloatColumn::BeginPiece(piece);
     SOK_RETURN_IF_ERROR(MakeIndex());
   }
   LeaveOutPiece();
@@ -154,22 +148,19 @@ StatusOr<bool> SlotTableColumn::HasNext(const std::vector<int64_t>& keys) {
 
 Status SlotTableColumn::MakeIndex() {
   by_key_ = true;
-  const auto values = source_.Open("slot-" + slot_.name);
-  SOK_RETURN_IF_ERROR(values.status());
-  SOK_RETURN_IF_ERROR(values.value()->Skip(array_.array.bytes()));
-  auto keys = source_.Open(SlotKeys(slot_.name));
-  SOK_RETURN_IF_ERROR(keys.status());
+  SOK_ASSIGN_OR_RETURN(const auto values, source_.Open("slot-" + slot_.name));
+  SOK_RETURN_IF_ERROR(values->Skip(array_.array.bytes()));
+  SOK_ASSIGN_OR_RETURN(auto keys, source_.Open(SlotKeys(slot_.name)));
   index_.reserve(static_cast<size_t>(rows()));
   for (int64_t row = 0; row < rows(); row += static_cast<int64_t>(piece_.size())) {
     piece_.resize(static_cast<size_t>(std::min(kPieceItems, rows() - row)));
-    SOK_RETURN_IF_ERROR(
-        keys.value()->Read(piece_.data(), static_cast<int64_t>(piece_.size() * sizeof(int64_t))));
+    SOK_RETURN_IF_ERROR(keys->Read(piece_.data(), static_cast<int64_t>(piece_.size() * sizeof(int64_t))));
     for (size_t i = 0; i < piece_.size(); ++i) index_.emplace_back(piece_[i], row + static_cast<int64_t>(i));
   }
   std::sort(index_.begin(), index_.end());
   for (size_t i = 1; i < index_.size(); ++i) {
     if (index_[i].first == index_[i - 1].first) {
-      return DataLoss("'", keys.value()->path(), "' has the key ", index_[i].first, " twice");
+      return DataLoss("'", keys->path(), "' has the key ", index_[i].first, " twice");
     }
   }
   return OkStatus();

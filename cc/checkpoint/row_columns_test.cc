@@ -51,8 +51,7 @@ class FloatColumnTest : public ::testing::Test {
   Status Read(const std::vector<int64_t>& ends, bool some) {
     const int64_t stride = width_ + 2;
     records_.assign(static_cast<size_t>(rows_ * stride), -1.0f);
-    auto column = FloatColumn::Open({*checkpoint_, manifest_, 0}, "values", 1, width_);
-    SOK_RETURN_IF_ERROR(column.status());
+    SOK_ASSIGN_OR_RETURN(auto column, FloatColumn::Open({*checkpoint_, manifest_, 0}, "values", 1, width_));
     std::vector<char> buffer(static_cast<size_t>(kBlockBytes));
     int64_t first = 0;
     for (const int64_t end : ends) {
@@ -62,14 +61,14 @@ class FloatColumnTest : public ::testing::Test {
       for (int64_t row = first; row < end; ++row) {
         records.push_back(some && row % 3 == 0 ? nullptr : &records_[static_cast<size_t>(row * stride)]);
       }
-      SOK_RETURN_IF_ERROR(column.value()->BeginPiece(piece));
-      std::vector<int64_t> blocks(static_cast<size_t>(column.value()->blocks()));
+      SOK_RETURN_IF_ERROR(column->BeginPiece(piece));
+      std::vector<int64_t> blocks(static_cast<size_t>(column->blocks()));
       std::iota(blocks.begin(), blocks.end(), 0);
       std::shuffle(blocks.begin(), blocks.end(), random_);
       for (const int64_t block : blocks) {
-        SOK_RETURN_IF_ERROR(column.value()->Read(block, piece, records, buffer.data()));
+        SOK_RETURN_IF_ERROR(column->Read(block, piece, records, buffer.data()));
       }
-      SOK_RETURN_IF_ERROR(column.value()->EndPiece());
+      SOK_RETURN_IF_ERROR(column->EndPiece());
       first = end;
     }
     return OkStatus();

@@ -5,7 +5,6 @@
 
 #include "cc/base/crc32c.h"
 #include "cc/base/printable.h"
-#include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/foreign_tables.h"
 #include "cc/checkpoint/json_reader.h"
 
@@ -50,18 +49,15 @@ StatusOr<std::shared_ptr<SavedCheckpoint>> SavedCheckpoint::Open(Files& files, c
                                                                  bool retired) {
   SOK_RETURN_IF_ERROR(CheckPath(prefix));
   if (IsSok2Description(prefix)) {
-    auto folder = ReadSok2Folder(files, prefix);
-    SOK_RETURN_IF_ERROR(folder.status());
-    return std::shared_ptr<SavedCheckpoint>(new SavedCheckpoint(
-        files, prefix, prefix, std::move(folder.value().index), std::move(folder.value().files)));
+    SOK_ASSIGN_OR_RETURN(auto folder, ReadSok2Folder(files, prefix));
+    return std::shared_ptr<SavedCheckpoint>(
+        new SavedCheckpoint(files, prefix, prefix, std::move(folder.index), std::move(folder.files)));
   }
   const std::string path = retired ? RetiredIndexPath(prefix) : IndexPath(prefix);
   std::string bytes;
   SOK_RETURN_IF_ERROR(ReadWholeFile(files, path, kMaxIndexBytes, &bytes));
-  auto index = ParseTensorIndex(bytes, path);
-  SOK_RETURN_IF_ERROR(index.status());
-  return std::shared_ptr<SavedCheckpoint>(
-      new SavedCheckpoint(files, prefix, path, std::move(index.value()), {}));
+  SOK_ASSIGN_OR_RETURN(auto index, ParseTensorIndex(bytes, path));
+  return std::shared_ptr<SavedCheckpoint>(new SavedCheckpoint(files, prefix, path, std::move(index), {}));
 }
 
 StatusOr<TensorPlace> SavedCheckpoint::Find(const std::string& name) const {
@@ -76,13 +72,17 @@ StatusOr<TensorPlace> SavedCheckpoint::Find(const std::string& name) const {
   return place;
 }
 
+StatusOr<TensorPlace> SavedCheckpoint::FindNeeded(const std::string& name) const {
+  auto place = Find(name);
+  if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
+  return place;
+}
+
 StatusOr<std::shared_ptr<FileReader>> SavedCheckpoint::Data(int shard) {
   const MutexLock lock(mutex_);
   std::shared_ptr<FileReader>& file = data_[shard];
   if (file == nullptr) {
-    auto opened = files_.Open(DataFile(shard));
-    SOK_RETURN_IF_ERROR(opened.status());
-    file = std::move(opened.value());
+    SOK_ASSIGN_OR_RETURN(file, files_.Open(DataFile(shard)));
   }
   return file;
 }
@@ -94,51 +94,46 @@ Status SavedCheckpoint::RefuseLinks(const std::set<int>& shards) const {
 }
 
 StatusOr<std::string> SavedCheckpoint::ReadString(const std::string& name, int64_t limit) {
-  const auto place = Find(name);
-  SOK_RETURN_IF_ERROR(place.status());
-  if (place.value().dtype != kStringDtype || !place.value().shape.empty() || place.value().bytes > limit) {
+  SOK_ASSIGN_OR_RETURN(const auto place, Find(name));
+  if (place.dtype != kStringDtype || !place.shape.empty() || place.bytes > limit) {
     return DataLoss("'", path_, "' has a '", name, "' that is not a string of at most ", limit, " bytes");
   }
-  const auto found = ReadBytes(name, place.value());
-  SOK_RETURN_IF_ERROR(found.status());
+  SOK_ASSIGN_OR_RETURN(const auto found, ReadBytes(name, place));
   std::string text;
-  if (ParseStringTensor(found.value(), place.value().crc32c, &text)) return text;
-  return WrongChecksum(DataFile(place.value().shard), name);
+  if (ParseStringTensor(found, place.crc32c, &text)) return text;
+  return WrongChecksum(DataFile(place.shard), name);
 }
 
 StatusOr<std::string> SavedCheckpoint::ReadNumbers(const std::string& name, const ArrayType& type) {
-  const auto place = Find(name);
-  SOK_RETURN_IF_ERROR(place.status());
-  const ArrayType found{place.value().dtype, place.value().shape};
+  SOK_ASSIGN_OR_RETURN(const auto place, Find(name));
+  const ArrayType found{place.dtype, place.shape};
   int64_t bytes = ItemBytes(type.dtype);
   for (const int64_t size : type.shape) bytes *= size;
-  if (found != type || place.value().bytes != bytes) {
-    return DataLoss("'", path_, "' has ", place.value().bytes, " bytes of ", Describe(found), " as '", name,
+  if (found != type || place.bytes != bytes) {
+    return DataLoss("'", path_, "' has ", place.bytes, " bytes of ", Describe(found), " as '", name,
                     "', not ", Describe(type));
   }
-  auto numbers = ReadBytes(name, place.value());
+  auto numbers = ReadBytes(name, place);
   SOK_RETURN_IF_ERROR(numbers.status());
-  if (Crc32c(numbers.value()) == place.value().crc32c) return numbers;
-  return WrongChecksum(DataFile(place.value().shard), name);
+  if (Crc32c(numbers.value()) == place.crc32c) return numbers;
+  return WrongChecksum(DataFile(place.shard), name);
 }
 
 StatusOr<std::string> SavedCheckpoint::ReadBytes(const std::string& name, const TensorPlace& place) {
-  const auto file = Data(place.shard);
-  SOK_RETURN_IF_ERROR(file.status());
-  if (place.offset > file.value()->size() || place.bytes > file.value()->size() - place.offset) {
-    return DataLoss("'", DataFile(place.shard), "' has ", file.value()->size(),
+  SOK_ASSIGN_OR_RETURN(const auto file, Data(place.shard));
+  if (place.offset > file->size() || place.bytes > file->size() - place.offset) {
+    return DataLoss("'", DataFile(place.shard), "' has ", file->size(),
                     " bytes, and ends before its tensor '", name, "' does");
   }
   std::string bytes(static_cast<size_t>(place.bytes), '\0');
-  SOK_RETURN_IF_ERROR(file.value()->ReadAt(place.offset, bytes.data(), place.bytes));
+  SOK_RETURN_IF_ERROR(file->ReadAt(place.offset, bytes.data(), place.bytes));
   return bytes;
 }
 
 StatusOr<CheckpointFacts> SavedCheckpoint::ReadFacts() {
-  const auto text = ReadString(kCheckpointEntry);
-  SOK_RETURN_IF_ERROR(text.status());
+  SOK_ASSIGN_OR_RETURN(const auto text, ReadString(kCheckpointEntry));
   JsonReader reader(path_);
-  const nlohmann::json json = reader.Parse(text.value());
+  const nlohmann::json json = reader.Parse(text);
   if (!reader.ok()) return reader.status();
   if (reader.String(json, "format") != kFormatOfFacts) reader.Fail("has other facts than those of tables");
   const int64_t version = reader.Int(json, "version", 0);
@@ -165,27 +160,23 @@ StatusOr<std::vector<std::string>> SavedCheckpoint::Tables() {
   std::vector<std::string> tables;
   if (!Has(kCheckpointEntry)) return tables;
   for (const auto& [name, entry] : index_.entries) {
-    const auto place = ParseTensorPlace(entry, path_, name);
-    SOK_RETURN_IF_ERROR(place.status());
-    const bool may_be = place.value().dtype == kStringDtype && place.value().shape.empty() &&
-                        place.value().bytes >= kShortestTable && Has(ShardEntry(name, 0));
+    SOK_ASSIGN_OR_RETURN(const auto place, ParseTensorPlace(entry, path_, name));
+    const bool may_be = place.dtype == kStringDtype && place.shape.empty() && place.bytes >= kShortestTable &&
+                        Has(ShardEntry(name, 0));
     if (!may_be) continue;
-    const auto text = ReadString(name);
-    SOK_RETURN_IF_ERROR(text.status());
-    if (IsTable(text.value())) tables.push_back(name);
+    SOK_ASSIGN_OR_RETURN(const auto text, ReadString(name));
+    if (IsTable(text)) tables.push_back(name);
   }
   return tables;
 }
 
 StatusOr<std::set<int>> SavedCheckpoint::ShardsOfTables() {
-  const auto tables = Tables();
-  SOK_RETURN_IF_ERROR(tables.status());
+  SOK_ASSIGN_OR_RETURN(const auto tables, Tables());
   std::set<int> shards;
   for (const auto& [name, entry] : index_.entries) {
-    if (!IsOfTables(name, tables.value())) continue;
-    const auto place = Find(name);
-    SOK_RETURN_IF_ERROR(place.status());
-    shards.insert(place.value().shard);
+    if (!IsOfTables(name, tables)) continue;
+    SOK_ASSIGN_OR_RETURN(const auto place, Find(name));
+    shards.insert(place.shard);
   }
   return shards;
 }
@@ -193,18 +184,16 @@ StatusOr<std::set<int>> SavedCheckpoint::ShardsOfTables() {
 StatusOr<Manifest> SavedCheckpoint::ReadTable(const std::string& name) {
   auto foreign = ReadForeignTable(*this, name);
   if (foreign.status().code() != StatusCode::kNotFound) return foreign;
-  const auto text = ReadString(name);
-  SOK_RETURN_IF_ERROR(text.status());
-  if (!IsTable(text.value())) {
+  SOK_ASSIGN_OR_RETURN(const auto text, ReadString(name));
+  if (!IsTable(text)) {
     return InvalidArgument("'", path_, "' has a string '", name, "', which is not a table");
   }
   ManifestReader reader(StrCat(path_, ":", name));
   int shards = 0;
-  SOK_RETURN_IF_ERROR(reader.ReadTable(text.value(), name, &shards));
+  SOK_RETURN_IF_ERROR(reader.ReadTable(text, name, &shards));
   for (int shard = 0; shard < shards; ++shard) {
-    const auto of_shard = ReadString(ShardEntry(name, shard));
-    SOK_RETURN_IF_ERROR(of_shard.status());
-    SOK_RETURN_IF_ERROR(reader.AddShard(of_shard.value()));
+    SOK_ASSIGN_OR_RETURN(const auto of_shard, ReadString(ShardEntry(name, shard)));
+    SOK_RETURN_IF_ERROR(reader.AddShard(of_shard));
   }
   auto manifest = reader.Finish();
   SOK_RETURN_IF_ERROR(manifest.status());
@@ -218,21 +207,19 @@ Status SavedCheckpoint::PlaceArrays(const std::string& table, Manifest* manifest
     for (auto& [name, placed] : saved.arrays) {
       placed.name = ArrayEntry(table, shard, name);
       if (placed.fill.has_value()) continue;
-      const auto place = Find(placed.name);
-      if (place.status().code() == StatusCode::kNotFound) return DataLoss(place.status().message());
-      SOK_RETURN_IF_ERROR(place.status());
-      const ArrayType type{place.value().dtype, place.value().shape};
-      if (type != placed.array.type || place.value().bytes != placed.array.bytes()) {
-        return DataLoss("'", path_, "' has ", place.value().bytes, " bytes of ", Describe(type), " as '",
-                        placed.name, "', but its table says ", Describe(placed.array.type));
+      SOK_ASSIGN_OR_RETURN(const TensorPlace place, FindNeeded(placed.name));
+      const ArrayType type{place.dtype, place.shape};
+      if (type != placed.array.type || place.bytes != placed.array.bytes()) {
+        return DataLoss("'", path_, "' has ", place.bytes, " bytes of ", Describe(type), " as '", placed.name,
+                        "', but its table says ", Describe(placed.array.type));
       }
-      placed.shard = place.value().shard;
-      placed.offset = place.value().offset;
+      placed.shard = place.shard;
+      placed.offset = place.offset;
       if (type.dtype == DtypeOf(FloatType::kFloat16) || type.dtype == DtypeOf(FloatType::kBfloat16)) {
         placed.array.type.dtype = DtypeOf(FloatType::kFloat32);
         placed.array.crc32c.clear();
         placed.stored_as = type.dtype;
-        placed.whole_crc32c = place.value().crc32c;
+        placed.whole_crc32c = place.crc32c;
       }
     }
     ++shard;
@@ -243,9 +230,7 @@ Status SavedCheckpoint::PlaceArrays(const std::string& table, Manifest* manifest
 StatusOr<std::shared_ptr<SavedCheckpoint>> OpenedCheckpoints::Get(const std::string& prefix, bool retired) {
   std::shared_ptr<SavedCheckpoint>& known = opened_[{prefix, retired}];
   if (known == nullptr) {
-    auto opened = SavedCheckpoint::Open(files_, prefix, retired);
-    SOK_RETURN_IF_ERROR(opened.status());
-    known = std::move(opened.value());
+    SOK_ASSIGN_OR_RETURN(known, SavedCheckpoint::Open(files_, prefix, retired));
   }
   return known;
 }

@@ -54,6 +54,8 @@ class SavedCheckpoint {
 
   // NotFound if the checkpoint has no such tensor.
   StatusOr<TensorPlace> Find(const std::string& name) const;
+  // The same for one that must be there: DataLoss.
+  StatusOr<TensorPlace> FindNeeded(const std::string& name) const;
   // A data file, which stays open.
   StatusOr<std::shared_ptr<FileReader>> Data(int shard);
   std::string DataFile(int shard) const {

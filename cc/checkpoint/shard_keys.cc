@@ -8,9 +8,8 @@ namespace sok {
 
 StatusOr<std::unique_ptr<ArrayReader>> ShardSource::Open(const std::string& array) const {
   const PlacedArray& placed = *Find(array);
-  auto file = checkpoint.Data(placed.shard);
-  SOK_RETURN_IF_ERROR(file.status());
-  return ArrayReader::Open(std::move(file.value()), checkpoint.DataFile(placed.shard), placed);
+  SOK_ASSIGN_OR_RETURN(auto file, checkpoint.Data(placed.shard));
+  return ArrayReader::Open(std::move(file), checkpoint.DataFile(placed.shard), placed);
 }
 
 KeyFilter::KeyFilter(const TableOptions& options, const ShardSource& source)
@@ -86,15 +85,13 @@ namespace {
 // ForEachKeyPiece, without checks if `checker` is null.
 Status VisitKeys(const ShardSource& source, const std::string& array, const KeyFilter& filter,
                  KeyChecker* checker, FunctionRef<Status(Span<const int64_t> keys)> visit) {
-  auto reader = source.Open(array);
-  SOK_RETURN_IF_ERROR(reader.status());
+  SOK_ASSIGN_OR_RETURN(auto reader, source.Open(array));
   const int64_t rows = source.Find(array)->array.type.shape[0];
   std::vector<int64_t> keys;
   for (int64_t first = 0; first < rows; first += kPieceItems) {
     keys.resize(static_cast<size_t>(std::min(kPieceItems, rows - first)));
-    SOK_RETURN_IF_ERROR(
-        reader.value()->Read(keys.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
-    if (checker != nullptr) SOK_RETURN_IF_ERROR(checker->Check(filter, keys, reader.value()->path()));
+    SOK_RETURN_IF_ERROR(reader->Read(keys.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
+    if (checker != nullptr) SOK_RETURN_IF_ERROR(checker->Check(filter, keys, reader->path()));
     keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int64_t key) { return !filter.Wants(key); }),
                keys.end());
     SOK_RETURN_IF_ERROR(visit(keys));

@@ -113,18 +113,14 @@ class ShardWriter {
   // What ranks have in common unless they are apart.
   Status AddOwnState() {
     shard_.uses = state_.clock.uses;
-    auto optimizer = SavedOptimizerOf(&table_, /*history=*/false);
-    SOK_RETURN_IF_ERROR(optimizer.status());
-    shard_.optimizer = std::move(optimizer.value());
+    SOK_ASSIGN_OR_RETURN(shard_.optimizer, SavedOptimizerOf(&table_, /*history=*/false));
     return OkStatus();
   }
 
   Status WriteRows() {
     if (has_rows_) {
-      const StatusOr<int64_t> rows = table_.CountRows(Written());
-      SOK_RETURN_IF_ERROR(rows.status());
+      SOK_ASSIGN_OR_RETURN(shard_.rows, table_.CountRows(Written()));
       shard_.table_rows = state_.rows;
-      shard_.rows = rows.value();
     }
     Columns<RowPiece> columns(executor_, &part_, name_, shard_.rows);
     columns.AddNumbers("keys", &RowPiece::keys);
@@ -143,10 +139,9 @@ class ShardWriter {
   Status AddFloats(Columns<RowPiece>* columns) {
     int64_t first = table_.options().dim;
     columns->AddFloats("values", table_.options().record.weights, 0, first);
-    const auto optimizer = SavedOptimizerOf(&table_, /*history=*/false);
-    SOK_RETURN_IF_ERROR(optimizer.status());
-    if (!optimizer.value().has_value()) return OkStatus();
-    for (const SavedOptimizer::Slot& slot : optimizer.value()->slots) {
+    SOK_ASSIGN_OR_RETURN(const auto optimizer, SavedOptimizerOf(&table_, /*history=*/false));
+    if (!optimizer.has_value()) return OkStatus();
+    for (const SavedOptimizer::Slot& slot : optimizer->slots) {
       columns->AddFloats("slot-" + slot.name, slot.type, first, slot.width);
       first += slot.width;
     }
@@ -174,9 +169,9 @@ class ShardWriter {
   }
 
   Status WriteWaiting() {
-    const StatusOr<int64_t> count = has_rows_ ? table_.CountWaiting(Written()) : StatusOr<int64_t>(0);
-    SOK_RETURN_IF_ERROR(count.status());
-    Columns<WaitingPiece> columns(executor_, &part_, name_, count.value());
+    SOK_ASSIGN_OR_RETURN(const int64_t count,
+                         has_rows_ ? table_.CountWaiting(Written()) : StatusOr<int64_t>(0));
+    Columns<WaitingPiece> columns(executor_, &part_, name_, count);
     columns.AddNumbers("waiting_keys", &WaitingPiece::ids);
     columns.AddNumbers("waiting_counts", &WaitingPiece::counts);
     columns.AddNumbers("waiting_last_step", &WaitingPiece::last_steps);
@@ -289,9 +284,8 @@ StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool 
   const HeldState state = table->state();
   if (!state.optimizer.has_value()) return std::optional<SavedOptimizer>();
   const std::vector<float>& first_hyper = state.optimizer->first_hyper;
-  const auto made = MakeOptimizer(state.optimizer->name);
-  SOK_RETURN_IF_ERROR(made.status());
-  const Optimizer& optimizer = *made.value();
+  SOK_ASSIGN_OR_RETURN(const auto made, MakeOptimizer(state.optimizer->name));
+  const Optimizer& optimizer = *made;
   SavedOptimizer saved;
   saved.name = state.optimizer->name;
   saved.steps = state.optimizer->steps;

@@ -91,12 +91,11 @@ struct Head {
 };
 
 StatusOr<Head> ReadHead(Files& files, const std::string& path) {
-  const auto file = files.Open(path);
-  SOK_RETURN_IF_ERROR(file.status());
-  const int64_t size = file.value()->size();
+  SOK_ASSIGN_OR_RETURN(const auto file, files.Open(path));
+  const int64_t size = file->size();
   if (size < kHeadBytes) return DataLoss("'", path, "' has ", size, " bytes");
   std::string bytes(kHeadBytes, '\0');
-  SOK_RETURN_IF_ERROR(file.value()->ReadAt(0, bytes.data(), kHeadBytes));
+  SOK_RETURN_IF_ERROR(file->ReadAt(0, bytes.data(), kHeadBytes));
   Fields fields(bytes);
   Head head;
   head.table = fields.Name(kNameBytes);
@@ -118,15 +117,13 @@ StatusOr<std::vector<Table>> DescribeFiles(Files& files, const std::string& fold
     Table table;
     table.name = name.substr(0, end);
     const std::string begin = StrCat(folder, "/", table.name);
-    const auto keys = ReadHead(files, begin + "-key");
-    SOK_RETURN_IF_ERROR(keys.status());
-    const auto values = ReadHead(files, begin + "-weight");
-    SOK_RETURN_IF_ERROR(values.status());
-    table.key_type = keys.value().type;
-    table.value_type = values.value().type;
-    table.rows = keys.value().bytes / ItemBytes(table.key_type);
+    SOK_ASSIGN_OR_RETURN(const auto keys, ReadHead(files, begin + "-key"));
+    SOK_ASSIGN_OR_RETURN(const auto values, ReadHead(files, begin + "-weight"));
+    table.key_type = keys.type;
+    table.value_type = values.type;
+    table.rows = keys.bytes / ItemBytes(table.key_type);
     const int64_t row_bytes = std::max<int64_t>(table.rows, 1) * ItemBytes(table.value_type);
-    table.dim = std::max<int64_t>(values.value().bytes / row_bytes, 1);
+    table.dim = std::max<int64_t>(values.bytes / row_bytes, 1);
     for (const std::string& other : names) {
       const size_t dash = other.find('-', end + 1);
       if (other.compare(0, end + 1, table.name + "-") == 0 && dash != std::string::npos)
@@ -166,9 +163,8 @@ class FolderReader {
   Status AddFile(const Table& table, const std::string& rest, Kind kind, const ArrayType& type) {
     const std::string name = StrCat(table.name, "-", rest);
     const std::string path = StrCat(folder_, "/", name);
-    const auto read = ReadHead(files_, path);
-    SOK_RETURN_IF_ERROR(read.status());
-    const Head& head = read.value();
+    SOK_ASSIGN_OR_RETURN(const auto read, ReadHead(files_, path));
+    const Head& head = read;
     const std::string slot = kind == kSlot ? rest.substr(rest.find('-') + 1) : "";
     const bool is_of_table = head.table.empty() || head.table == table.name;
     const bool is_of_slot = head.slot.empty() || head.slot == slot;
@@ -224,11 +220,10 @@ StatusOr<Sok2Folder> ReadSok2Folder(Files& files, const std::string& description
   std::vector<std::string> names;
   SOK_RETURN_IF_ERROR(files.List(folder, &names));
   const bool is_described = std::count(names.begin(), names.end(), kSok2Description) != 0;
-  const auto tables =
-      is_described ? ReadDescription(files, description) : DescribeFiles(files, folder, names);
-  SOK_RETURN_IF_ERROR(tables.status());
+  SOK_ASSIGN_OR_RETURN(const auto tables, is_described ? ReadDescription(files, description)
+                                                       : DescribeFiles(files, folder, names));
   FolderReader reader(files, folder);
-  for (const Table& table : tables.value()) SOK_RETURN_IF_ERROR(reader.Add(table, names));
+  for (const Table& table : tables) SOK_RETURN_IF_ERROR(reader.Add(table, names));
   return reader.Take();
 }
 

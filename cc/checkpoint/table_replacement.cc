@@ -9,13 +9,11 @@ namespace {
 
 Status TrackChangesLike(const EngineContext& context, EngineTable* current, EngineTable* table) {
   {
-    const auto held = current->Hold(context);
-    SOK_RETURN_IF_ERROR(held.status());
-    if (!held.value()->state().tracks_changes) return OkStatus();
+    SOK_ASSIGN_OR_RETURN(const auto held, current->Hold(context));
+    if (!held->state().tracks_changes) return OkStatus();
   }
-  const auto held = table->Hold(context);
-  SOK_RETURN_IF_ERROR(held.status());
-  return held.value()->TrackChanges();
+  SOK_ASSIGN_OR_RETURN(const auto held, table->Hold(context));
+  return held->TrackChanges();
 }
 
 // The error of a restore that may have found no memory beside the rows before it.
@@ -34,12 +32,12 @@ Status NoRoomBeside(const EngineTable& current, const Status& status) {
 StatusOr<TableReplacement> TableReplacement::Load(const EngineContext& context, EngineTable* current,
                                                   OpenedCheckpoints& opened, const std::string& prefix,
                                                   const std::string& name, const RestoreParts& parts) {
-  const auto restore = TableRestore::Open(opened, prefix, name, current->options(), parts);
-  SOK_RETURN_IF_ERROR(restore.status());
-  auto loaded = restore.value()->Load(context, &current->engine());
+  SOK_ASSIGN_OR_RETURN(const auto restore,
+                       TableRestore::Open(opened, prefix, name, current->options(), parts));
+  auto loaded = restore->Load(context, &current->engine());
   if (!loaded.ok()) return NoRoomBeside(*current, loaded.status());
   SOK_RETURN_IF_ERROR(TrackChangesLike(context, current, loaded.value().get()));
-  return TableReplacement{std::move(loaded.value()), restore.value()->notices()};
+  return TableReplacement{std::move(loaded.value()), restore->notices()};
 }
 
 }  // namespace sok

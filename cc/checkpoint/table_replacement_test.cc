@@ -56,10 +56,10 @@ class TableReplacementTest : public ::testing::Test {
     OpenedCheckpoints opened(files);
     std::vector<TableReplacement> replacements;
     for (const auto& table : *tables) {
-      auto replacement = TableReplacement::Load(ContextOn(executor), table.get(), opened, kPrefix,
-                                                table->options().name, RestoreParts());
-      SOK_RETURN_IF_ERROR(replacement.status());
-      replacements.push_back(std::move(replacement.value()));
+      SOK_ASSIGN_OR_RETURN(auto replacement,
+                           TableReplacement::Load(ContextOn(executor), table.get(), opened, kPrefix,
+                                                  table->options().name, RestoreParts()));
+      replacements.push_back(std::move(replacement));
     }
     for (size_t i = 0; i < replacements.size(); ++i) (*tables)[i] = std::move(replacements[i].table);
     return OkStatus();

@@ -116,12 +116,11 @@ Status ChainRestore::ReadInitialRows() {
   if (array == nullptr || array->array.type != wanted) {
     return DataLoss("'", chain_.front().path, "' lacks the initial rows of '", last_path(), "'");
   }
-  auto reader = source.Open("initial_rows");
-  SOK_RETURN_IF_ERROR(reader.status());
+  SOK_ASSIGN_OR_RETURN(auto reader, source.Open("initial_rows"));
   options_.initial_rows.resize(static_cast<size_t>(options_.initializer.rows) *
                                static_cast<size_t>(options_.dim));
-  return reader.value()->Read(options_.initial_rows.data(),
-                              static_cast<int64_t>(options_.initial_rows.size() * sizeof(float)));
+  return reader->Read(options_.initial_rows.data(),
+                      static_cast<int64_t>(options_.initial_rows.size() * sizeof(float)));
 }
 
 Status ChainRestore::CheckFits() const {
@@ -293,9 +292,8 @@ Status ChainRestore::CheckDistinctKeys() const {
 Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const {
   const KeyFilter filter(options_, source);
   if (maps_weights()) {
-    const auto file = source.checkpoint.Data(source.Find("values")->shard);
-    SOK_RETURN_IF_ERROR(file.status());
-    file.value()->KeepCached();
+    SOK_ASSIGN_OR_RETURN(const auto file, source.checkpoint.Data(source.Find("values")->shard));
+    file->KeepCached();
   }
   SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, "keys", filter, [&](Span<const int64_t> keys) {
     *rows += keys.size();
@@ -303,9 +301,8 @@ Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const 
   }));
   for (const auto& entry : source.saved().arrays) {
     if (entry.first == "keys") continue;
-    const auto reader = source.Open(entry.first);
-    SOK_RETURN_IF_ERROR(reader.status());
-    SOK_RETURN_IF_ERROR(reader.value()->Skip(entry.second.array.bytes()));
+    SOK_ASSIGN_OR_RETURN(const auto reader, source.Open(entry.first));
+    SOK_RETURN_IF_ERROR(reader->Skip(entry.second.array.bytes()));
   }
   return OkStatus();
 }
@@ -313,12 +310,11 @@ Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const 
 StatusOr<PastSteps> ChainRestore::ReadPastSteps() const {
   const SavedOptimizer::History& history = *last().optimizer->history;
   const ShardSource source = SourceOf(chain_.back(), 0);
-  auto reader = source.Open("alphas");
-  SOK_RETURN_IF_ERROR(reader.status());
+  SOK_ASSIGN_OR_RETURN(auto reader, source.Open("alphas"));
   PastSteps past{history.beta1, history.beta2, history.epsilon, history.first_step, {}};
   past.alphas.resize(static_cast<size_t>(source.Find("alphas")->array.type.shape[0]));
   SOK_RETURN_IF_ERROR(
-      reader.value()->Read(past.alphas.data(), static_cast<int64_t>(past.alphas.size() * sizeof(float))));
+      reader->Read(past.alphas.data(), static_cast<int64_t>(past.alphas.size() * sizeof(float))));
   return past;
 }
 
@@ -328,9 +324,8 @@ StatusOr<std::unique_ptr<Optimizer>> ChainRestore::MakeSavedOptimizer() const {
   SOK_RETURN_IF_ERROR(made.status());
   made.value()->RestoreSteps(saved.steps);
   if (!lags()) return made;
-  const auto past = ReadPastSteps();
-  SOK_RETURN_IF_ERROR(past.status());
-  const Status status = made.value()->RestorePastSteps(past.value());
+  SOK_ASSIGN_OR_RETURN(const auto past, ReadPastSteps());
+  const Status status = made.value()->RestorePastSteps(past);
   if (!status.ok()) return DataLoss("'", last_path(), "': ", status.message());
   return made;
 }
@@ -340,24 +335,21 @@ Status ChainRestore::AttachOptimizer(HeldTable* table) const {
   const SavedOptimizer& saved = *last().optimizer;
   SOK_RETURN_IF_ERROR(table->RestoreOptimizer({saved.name, saved.steps, hyper_}));
   if (!lags()) return OkStatus();
-  const auto past = ReadPastSteps();
-  SOK_RETURN_IF_ERROR(past.status());
-  const Status status = table->RestorePastSteps(past.value());
+  SOK_ASSIGN_OR_RETURN(const auto past, ReadPastSteps());
+  const Status status = table->RestorePastSteps(past);
   return status.ok() ? status : DataLoss("'", last_path(), "': ", status.message());
 }
 
 StatusOr<std::unique_ptr<SavedRowCatchUp>> ChainRestore::MakeCatchUp() const {
-  auto optimizer = MakeSavedOptimizer();
-  SOK_RETURN_IF_ERROR(optimizer.status());
-  return SavedRowCatchUp::Create(std::move(optimizer.value()), options_.dim, hyper_);
+  SOK_ASSIGN_OR_RETURN(auto optimizer, MakeSavedOptimizer());
+  return SavedRowCatchUp::Create(std::move(optimizer), options_.dim, hyper_);
 }
 
 StatusOr<std::shared_ptr<EngineTable>> ChainRestore::Load(const EngineContext& context, Engine* engine) {
   auto made = engine->MakeTable(context, options_);
   SOK_RETURN_IF_ERROR(made.status());
-  const auto held = made.value()->Hold(context);
-  SOK_RETURN_IF_ERROR(held.status());
-  const Status status = WithinMemory([&] { return LoadAll(context.executor, held.value().get()); });
+  SOK_ASSIGN_OR_RETURN(const auto held, made.value()->Hold(context));
+  const Status status = WithinMemory([&] { return LoadAll(context.executor, held.get()); });
   if (!status.ok()) return NamedError(options_, status);
   return made;
 }
@@ -397,9 +389,7 @@ Status ChainRestore::LoadChain(Executor& executor, HeldTable* table) {
   }
   std::unique_ptr<SavedRowCatchUp> catch_up;
   if (lags() && !is_trained) {
-    auto made = MakeCatchUp();
-    SOK_RETURN_IF_ERROR(made.status());
-    catch_up = std::move(made.value());
+    SOK_ASSIGN_OR_RETURN(catch_up, MakeCatchUp());
     what.contents = RowContents::kWeightsCaughtUp;
     what.catch_up = catch_up.get();
   }
@@ -477,10 +467,9 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(OpenedCheckpoints& op
                                                            const RestoreParts& parts) {
   std::unique_ptr<ChainRestore> restore;
   const Status status = WithinMemory([&]() -> Status {
-    auto chain = ReadChain(opened, prefix, name);
-    SOK_RETURN_IF_ERROR(chain.status());
-    SOK_RETURN_IF_ERROR(TakeForeignSlots(parts, &chain.value()));
-    restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
+    SOK_ASSIGN_OR_RETURN(auto chain, ReadChain(opened, prefix, name));
+    SOK_RETURN_IF_ERROR(TakeForeignSlots(parts, &chain));
+    restore = std::make_unique<ChainRestore>(std::move(chain), options, parts);
     return restore->Prepare();
   });
   if (!status.ok()) return NamedError(options, status);

@@ -29,9 +29,8 @@ Status WriteSavePlan(const SaveRequest& request, const SavePlan& plan) {
   for (const auto& [name, chain] : plan) json[name] = ChainJson(chain);
   const std::string text = JsonText(json);
   // Not synced: it says nothing after this save.
-  auto file = request.files->Create(PlanPath(request.prefix, request.id));
-  SOK_RETURN_IF_ERROR(file.status());
-  return file.value()->WriteAt(0, text.data(), static_cast<int64_t>(text.size()));
+  SOK_ASSIGN_OR_RETURN(auto file, request.files->Create(PlanPath(request.prefix, request.id)));
+  return file->WriteAt(0, text.data(), static_cast<int64_t>(text.size()));
 }
 
 StatusOr<SavePlan> ReadSavePlan(const SaveRequest& request) {
@@ -105,9 +104,8 @@ Status PrepareTable(HeldTable* table, const SaveRequest& request, const std::vec
 // Returns work(held); errors name the variable.
 template <typename Work>
 Status WhileHeld(const EngineContext& context, EngineTable* table, const Work& work) {
-  const auto held = table->Hold(context);
-  SOK_RETURN_IF_ERROR(held.status());
-  return NamedError(table->options(), WithinMemory([&] { return work(held.value().get()); }));
+  SOK_ASSIGN_OR_RETURN(const auto held, table->Hold(context));
+  return NamedError(table->options(), WithinMemory([&] { return work(held.get()); }));
 }
 
 Status WriteTables(const EngineContext& context, Span<const TableToSave> tables, const SaveRequest& request) {
@@ -120,8 +118,7 @@ Status WriteTables(const EngineContext& context, Span<const TableToSave> tables,
                     "': a checkpoint needs a directory that all ranks share (", plan.status().message(), ")");
   }
   SOK_RETURN_IF_ERROR(plan.status());
-  auto part = PartWriter::Create(files, PartPrefix(request.prefix, request.id, rank));
-  SOK_RETURN_IF_ERROR(part.status());
+  SOK_ASSIGN_OR_RETURN(auto part, PartWriter::Create(files, PartPrefix(request.prefix, request.id, rank)));
   for (const TableToSave& table : tables) {
     const std::string& name = NameOf(table);
     const auto chain = plan.value().find(name);
@@ -131,7 +128,7 @@ Status WriteTables(const EngineContext& context, Span<const TableToSave> tables,
     SOK_RETURN_IF_ERROR(WhileHeld(context, table.table, [&](HeldTable* held) -> Status {
       SOK_RETURN_IF_ERROR(PrepareTable(held, request, chain->second));
       return WriteTable(context.executor, held, held->options(), name, chain->second, request.apart,
-                        part.value().get());
+                        part.get());
     }));
   }
   if (rank == 0) {
@@ -140,9 +137,9 @@ Status WriteTables(const EngineContext& context, Span<const TableToSave> tables,
       for (const ChainLink& link : chain) chains.insert(link.prefix);
     }
     const CheckpointFacts facts{request.id, tables[0].table->options().ranks, {chains.begin(), chains.end()}};
-    SOK_RETURN_IF_ERROR(WriteFacts(facts, request.counted_by, part.value().get()));
+    SOK_RETURN_IF_ERROR(WriteFacts(facts, request.counted_by, part.get()));
   }
-  SOK_RETURN_IF_ERROR(part.value()->Finish());
+  SOK_RETURN_IF_ERROR(part->Finish());
   // On a shared disk, each machine syncs the names that it made. Rank 0 does when it gives the files their
   // own.
   return rank == 0 ? OkStatus() : files.SyncFolder(directory);

@@ -245,10 +245,9 @@ std::string EncodeTensorIndex(const TensorIndex& index) {
 }
 
 StatusOr<TensorIndex> ParseTensorIndex(std::string_view bytes, const std::string& path) {
-  auto entries = ParseSortedTable(bytes, path);
-  SOK_RETURN_IF_ERROR(entries.status());
-  const auto header = entries.value().find(kHeader);
-  if (header == entries.value().end()) return DataLoss("'", path, "' is not the index of a checkpoint");
+  SOK_ASSIGN_OR_RETURN(auto entries, ParseSortedTable(bytes, path));
+  const auto header = entries.find(kHeader);
+  if (header == entries.end()) return DataLoss("'", path, "' is not the index of a checkpoint");
   uint64_t shards = 0;
   uint64_t endianness = 0;
   uint64_t min_consumer = 0;
@@ -268,8 +267,8 @@ StatusOr<TensorIndex> ParseTensorIndex(std::string_view bytes, const std::string
   }
   TensorIndex index;
   index.shards = static_cast<int>(shards);
-  entries.value().erase(header);
-  index.entries = std::move(entries.value());
+  entries.erase(header);
+  index.entries = std::move(entries);
   return index;
 }
 

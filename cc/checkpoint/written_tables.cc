@@ -29,12 +29,10 @@ Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& desc
                   PartWriter* part) {
   const bool delta = !chain.empty();
   const int rank = table->options().rank;
-  const auto shard = WriteShard(executor, part, name, table, delta, apart);
-  SOK_RETURN_IF_ERROR(shard.status());
-  SOK_RETURN_IF_ERROR(part->AddString(ShardEntry(name, rank), EncodeShard(shard.value())));
+  SOK_ASSIGN_OR_RETURN(const auto shard, WriteShard(executor, part, name, table, delta, apart));
+  SOK_RETURN_IF_ERROR(part->AddString(ShardEntry(name, rank), EncodeShard(shard)));
   if (rank != 0) return OkStatus();
-  auto optimizer = SavedOptimizerOf(table, /*history=*/delta && !apart);
-  SOK_RETURN_IF_ERROR(optimizer.status());
+  SOK_ASSIGN_OR_RETURN(auto optimizer, SavedOptimizerOf(table, /*history=*/delta && !apart));
   const TableClock clock = table->state().clock;
   Manifest manifest;
   manifest.delta = delta;
@@ -42,7 +40,7 @@ Status WriteTable(Executor& executor, HeldTable* table, const TableOptions& desc
   manifest.steps = clock.steps;
   manifest.uses = clock.uses;
   manifest.apart = apart;
-  manifest.optimizer = std::move(optimizer.value());
+  manifest.optimizer = std::move(optimizer);
   manifest.chain = chain;
   return part->AddString(name, EncodeTable(manifest));
 }
@@ -77,12 +75,9 @@ std::vector<std::string> OtherEntries(const SavedCheckpoint& from, const std::ve
 
 Status CopyEntries(SavedCheckpoint& from, const std::vector<std::string>& entries, PartWriter* part) {
   for (const std::string& name : entries) {
-    const auto place = from.Find(name);
-    SOK_RETURN_IF_ERROR(place.status());
-    const auto data = from.Data(place.value().shard);
-    SOK_RETURN_IF_ERROR(data.status());
-    SOK_RETURN_IF_ERROR(
-        part->CopyTensor(name, from.index().entries.at(name), place.value(), data.value().get()));
+    SOK_ASSIGN_OR_RETURN(const auto place, from.Find(name));
+    SOK_ASSIGN_OR_RETURN(const auto data, from.Data(place.shard));
+    SOK_RETURN_IF_ERROR(part->CopyTensor(name, from.index().entries.at(name), place, data.get()));
   }
   return OkStatus();
 }

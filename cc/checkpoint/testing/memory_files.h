@@ -93,9 +93,8 @@ class FailingFiles final : public Files {
   }
   StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override {
     SOK_RETURN_IF_ERROR(Count("create", path));
-    auto file = files_->Create(path);
-    SOK_RETURN_IF_ERROR(file.status());
-    return std::unique_ptr<FileWriter>(std::make_unique<Writer>(this, path, std::move(file.value())));
+    SOK_ASSIGN_OR_RETURN(auto file, files_->Create(path));
+    return std::unique_ptr<FileWriter>(std::make_unique<Writer>(this, path, std::move(file)));
   }
   StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override {
     auto file = files_->Open(path);

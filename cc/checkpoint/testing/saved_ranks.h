@@ -277,11 +277,9 @@ inline StatusOr<Tables> Restore(Files& files, const std::string& prefix, const s
   OpenedCheckpoints opened(files);
   options.ranks = ranks;
   for (options.rank = 0; options.rank < ranks; ++options.rank) {
-    const auto restore = TableRestore::Open(opened, prefix, name, options, parts);
-    SOK_RETURN_IF_ERROR(restore.status());
-    auto loaded = Load(restore.value().get());
-    SOK_RETURN_IF_ERROR(loaded.status());
-    tables.push_back(std::move(loaded.value()));
+    SOK_ASSIGN_OR_RETURN(const auto restore, TableRestore::Open(opened, prefix, name, options, parts));
+    SOK_ASSIGN_OR_RETURN(auto loaded, Load(restore.get()));
+    tables.push_back(std::move(loaded));
   }
   return tables;
 }
@@ -294,13 +292,11 @@ inline Status Follow(Files& files, const std::string& prefix, const std::string&
   RestoreParts parts;
   parts.optimizer = false;
   for (const auto& table : tables) {
-    auto changes = TableRestore::Open(opened, prefix, name, table->options(), parts);
-    SOK_RETURN_IF_ERROR(changes.status());
-    SOK_RETURN_IF_ERROR(changes.value()->StartAfter(since));
-    SOK_RETURN_IF_ERROR(changes.value()->Check());
-    const auto held = table->Hold(ContextOn(executor));
-    SOK_RETURN_IF_ERROR(held.status());
-    SOK_RETURN_IF_ERROR(changes.value()->Apply(executor, held.value().get()));
+    SOK_ASSIGN_OR_RETURN(auto changes, TableRestore::Open(opened, prefix, name, table->options(), parts));
+    SOK_RETURN_IF_ERROR(changes->StartAfter(since));
+    SOK_RETURN_IF_ERROR(changes->Check());
+    SOK_ASSIGN_OR_RETURN(const auto held, table->Hold(ContextOn(executor)));
+    SOK_RETURN_IF_ERROR(changes->Apply(executor, held.get()));
   }
   return OkStatus();
 }

@@ -23,9 +23,7 @@ class ProbeTable {
     int64_t capacity = kMinCapacity;
     while (capacity < 2 * ids) capacity *= 2;
     if (capacity > allocated_) {
-      StatusOr<PageBuffer> memory = PageBuffer::Allocate(capacity * static_cast<int64_t>(sizeof(Slot)));
-      SOK_RETURN_IF_ERROR(memory.status());
-      memory_ = std::move(memory.value());
+      SOK_ASSIGN_OR_RETURN(memory_, PageBuffer::Allocate(capacity * static_cast<int64_t>(sizeof(Slot))));
       slots_ = static_cast<Slot*>(memory_.data());
       allocated_ = capacity;
       use_ = 0;

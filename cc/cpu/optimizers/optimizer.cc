@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -173,9 +172,8 @@ std::unique_ptr<Optimizer> Make(const RuleInfo& rule, RuleList<Rules...>) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(std::string_view name) {
-  const StatusOr<const RuleInfo*> rule = FindRule(name);
-  SOK_RETURN_IF_ERROR(rule.status());
-  return Make(*rule.value(), AllRules());
+  SOK_ASSIGN_OR_RETURN(const RuleInfo* const rule, FindRule(name));
+  return Make(*rule, AllRules());
 }
 
 }  // namespace sok

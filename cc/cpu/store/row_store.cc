@@ -36,10 +36,9 @@ RowStore::RowStore(int64_t dim, const RecordFormat& format)
       slabs_(stride_ * kFloatBytes, Slabs::BitsFor(stride_ * kFloatBytes, kSlabBytes)) {}
 
 Status RowStore::AddDisk(const TierOptions& options) {
-  StatusOr<std::unique_ptr<RowTiers>> tiers = RowTiers::Create(options, slabs_.record_bytes());
-  SOK_RETURN_IF_ERROR(tiers.status());
+  SOK_ASSIGN_OR_RETURN(std::unique_ptr<RowTiers> tiers, RowTiers::Create(options, slabs_.record_bytes()));
   tier_options_ = options;
-  tiers_ = std::move(tiers.value());
+  tiers_ = std::move(tiers);
   return OkStatus();
 }
 

@@ -16,10 +16,9 @@ constexpr int64_t kAhead = 32;
 }  // namespace
 
 StatusOr<std::unique_ptr<RowTiers>> RowTiers::Create(const TierOptions& options, int64_t record_bytes) {
-  StatusOr<std::unique_ptr<RowFile>> file = RowFile::Create(options.folder, record_bytes);
-  SOK_RETURN_IF_ERROR(file.status());
+  SOK_ASSIGN_OR_RETURN(std::unique_ptr<RowFile> file, RowFile::Create(options.folder, record_bytes));
   const int64_t limit = std::max<int64_t>(options.memory_bytes / record_bytes, 1);
-  return std::unique_ptr<RowTiers>(new RowTiers(std::move(file.value()), limit, options.by_frequency));
+  return std::unique_ptr<RowTiers>(new RowTiers(std::move(file), limit, options.by_frequency));
 }
 
 RowTiers::RowTiers(std::unique_ptr<RowFile> file, int64_t limit, bool by_frequency)

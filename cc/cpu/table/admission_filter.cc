@@ -63,10 +63,10 @@ Status AdmissionFilter::Init(const Admission& admission) {
   admission_ = admission;
   if (admission.kind == Admission::Kind::kCounter) waiting_.emplace();
   if (admission.kind != Admission::Kind::kBloom) return OkStatus();
-  auto counters = BloomCounters::Create(admission.max_element_size, admission.false_positive_probability,
-                                        admission.counter_bits);
-  SOK_RETURN_IF_ERROR(counters.status());
-  bloom_.emplace(std::move(counters.value()));
+  SOK_ASSIGN_OR_RETURN(auto counters,
+                       BloomCounters::Create(admission.max_element_size, admission.false_positive_probability,
+                                             admission.counter_bits));
+  bloom_.emplace(std::move(counters));
   return OkStatus();
 }
 

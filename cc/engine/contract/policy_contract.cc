@@ -63,9 +63,8 @@ class CountingTable {
     return group_.Erase(0, keys, &erased);
   }
   Status SetWaiting(const WaitingPiece& piece) {
-    const auto held = group_.table(0).Hold(group_.context());
-    SOK_RETURN_IF_ERROR(held.status());
-    return held.value()->SetWaiting(piece);
+    SOK_ASSIGN_OR_RETURN(const auto held, group_.table(0).Hold(group_.context()));
+    return held->SetWaiting(piece);
   }
   // The eviction of a save. Returns those of `ids` that still have rows.
   std::set<int64_t> EvictForSave(const std::vector<int64_t>& ids) {
