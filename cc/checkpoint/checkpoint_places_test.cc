@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <map>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -188,9 +186,8 @@ int64_t CapacityOf(const Placement& placement, int ranks) {
   return capacity;
 }
 
-class PlacedTablesTest : public ::testing::Test {
+class PlacedTablesTest : public MemorySavesTest {
  protected:
-  SaveRequest Request(uint64_t n, bool delta = false) { return NthSave(n, delta, &files_); }
   static TableOptions Options(const Placement& placement, int ranks, bool hashed) {
     TableOptions options;
     options.name = "items";
@@ -201,17 +198,10 @@ class PlacedTablesTest : public ::testing::Test {
     if (!hashed) options.capacity = CapacityOf(placement, ranks);
     return options;
   }
-  std::string MustSave(const Tables& tables, const SaveRequest& request) {
-    auto reference = Save(tables, request);
-    EXPECT_TRUE(reference.ok()) << reference.status().message();
-    return reference.ok() ? reference.value() : "";
-  }
   StatusOr<Tables> RestoreTo(const SaveRequest& request, const TableOptions& options, int ranks) {
-    return Restore(files_, request.prefix, options.name, options, ranks);
+    return Restore(request.prefix, options.name, options, ranks, Parts());
   }
-  Manifest ManifestOf(const SaveRequest& request) {
-    return SavedCheckpoint::Open(files_, request.prefix).value()->ReadTable("items").value();
-  }
+  Manifest ManifestOf(const SaveRequest& request) { return ReadManifest(request, "items"); }
 
   // A slow engine takes fewer ways, of as many ranks.
   static std::vector<int> Either(const std::vector<int>& ranks, const std::vector<int>& if_slow) {
@@ -264,13 +254,11 @@ class PlacedTablesTest : public ::testing::Test {
         }
         const SaveRequest delta = Request(++save, /*delta=*/true);
         MustSave(tables, delta);
-        EXPECT_TRUE(ManifestOf(delta).delta);
+        EXPECT_TRUE(IsDelta(delta, "items"));
         ExpectInEveryPlace(delta, StateOf(tables), hashed);
       }
     }
   }
-
-  MemoryFiles files_;
 };
 
 TEST_F(PlacedTablesTest, HashedTablesMoveFromAnyPlacementToAnyOther) { ExpectRoundTrips(/*hashed=*/true); }
