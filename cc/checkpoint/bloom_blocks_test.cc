@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "cc/base/testing/test_ids.h"
-#include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/rewritten_checkpoint.h"

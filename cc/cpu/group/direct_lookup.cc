@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "cc/base/prefetch.h"
 #include "cc/base/shared_loop.h"

@@ -1,7 +1,6 @@
 #include "cc/cpu/pooling/segment_sum.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "cc/base/prefetch.h"
 #include "cc/base/vectorize.h"

@@ -8,7 +8,6 @@
 #include <map>
 #include <numeric>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "cc/base/thread_pool.h"

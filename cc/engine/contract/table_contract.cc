@@ -2,7 +2,6 @@
 #include <map>
 #include <random>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "cc/base/testing/test_ids.h"

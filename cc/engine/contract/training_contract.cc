@@ -1,9 +1,6 @@
 // Backward passes and optimizer steps, separate and fused, against references row by row.
-#include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
