@@ -1,7 +1,5 @@
 // For builds without GPU support: every device is a CPU, so tensors need no copies and no waiting.
 
-#include <utility>
-
 #include "sok_ops/horovod/device_memory.h"
 #include "sok_ops/kernels/tf_versions.h"
 

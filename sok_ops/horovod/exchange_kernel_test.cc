@@ -2,7 +2,6 @@
 // access to the kernel's context afterwards. Horovod is a list of what was passed to it.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>

@@ -132,9 +132,8 @@ class StallWatch::Round final : public Alltoall {
     std::vector<Waiting> states;
     int64_t begin = 0;
     for (int32_t words : received_splits_) {
-      StatusOr<Waiting> state = Decode(Span<const int64_t>(received_).subspan(begin, words));
-      if (!state.ok()) return state.status();
-      states.push_back(std::move(state.value()));
+      SOK_ASSIGN_OR_RETURN(Waiting state, Decode(Span<const int64_t>(received_).subspan(begin, words)));
+      states.push_back(std::move(state));
       begin += words;
     }
     return states;

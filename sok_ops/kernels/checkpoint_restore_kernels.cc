@@ -11,7 +11,7 @@
 #include "cc/checkpoint/table_replacement.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/stage.h"
+#include "sok_ops/kernels/scalars.h"
 #include "sok_ops/kernels/state_variant.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
@@ -37,14 +37,10 @@ struct CheckedTables {
   std::vector<TableReplacement> tables;
 };
 
-class CheckCheckpointOp : public tf::OpKernel {
+class CheckCheckpointOp : public TablesOp {
  public:
-  explicit CheckCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
-    OP_REQUIRES(
-        construction, names_.size() == static_cast<size_t>(num_tables_),
-        tf::errors::InvalidArgument("`names` has ", names_.size(), " names for ", num_tables_, " tables"));
+  explicit CheckCheckpointOp(tf::OpKernelConstruction* construction) : TablesOp(construction) {
+    OP_REQUIRES_OK(construction, ReadNames(construction, /*required=*/true, &names_));
     OP_REQUIRES_OK(construction, construction->GetAttr("num_told", &num_told_));
     OP_REQUIRES(construction, num_told_ == 0 || num_told_ == num_tables_,
                 tf::errors::InvalidArgument("`trained_by` has ", num_told_, " optimizers for ", num_tables_,
@@ -54,9 +50,7 @@ class CheckCheckpointOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     auto checked = std::make_shared<CheckedTables>();
     OP_REQUIRES_OK(context, ReportStage(context, Run(context, &checked->tables)));
-    tf::Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(2, tf::TensorShape({}), &output));
-    output->scalar<tf::Variant>()() = StateVariant<CheckedTables>{std::move(checked)};
+    OP_REQUIRES_OK(context, OutputScalar<tf::Variant>(context, 2, StateVariant<CheckedTables>{checked}));
   }
 
  private:
@@ -84,22 +78,16 @@ class CheckCheckpointOp : public tf::OpKernel {
     return tf::Status();
   }
 
-  int num_tables_;
   int num_told_ = 0;                // optimizers
   std::vector<std::string> names_;  // of the tables in the checkpoint
 };
-REGISTER_KERNEL_BUILDER(Name("SokCheckCheckpoint").Device(tf::DEVICE_CPU), CheckCheckpointOp);
-SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "optimizers", "counts",
-               "trained_by", "code", "message", "checked");
+SOK_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "optimizers", "counts", "trained_by",
+           "code", "message", "checked");
 
-class FollowCheckpointOp : public tf::OpKernel {
+class FollowCheckpointOp : public TablesOp {
  public:
-  explicit FollowCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
-    OP_REQUIRES(
-        construction, names_.size() == static_cast<size_t>(num_tables_),
-        tf::errors::InvalidArgument("`names` has ", names_.size(), " names for ", num_tables_, " tables"));
+  explicit FollowCheckpointOp(tf::OpKernelConstruction* construction) : TablesOp(construction) {
+    OP_REQUIRES_OK(construction, ReadNames(construction, /*required=*/true, &names_));
   }
 
   void Compute(tf::OpKernelContext* context) override { OP_REQUIRES_OK(context, Run(context)); }
@@ -158,17 +146,13 @@ class FollowCheckpointOp : public tf::OpKernel {
     return tf::Status();
   }
 
-  int num_tables_;
   std::vector<std::string> names_;  // of the tables in the checkpoint
 };
-REGISTER_KERNEL_BUILDER(Name("SokFollowCheckpoint").Device(tf::DEVICE_CPU), FollowCheckpointOp);
-SOK_GPU_KERNEL(FollowCheckpointOp, "SokFollowCheckpoint", "handles", "prefix", "since");
+SOK_KERNEL(FollowCheckpointOp, "SokFollowCheckpoint", "handles", "prefix", "since");
 
-class LoadCheckpointOp : public tf::OpKernel {
+class LoadCheckpointOp : public TablesOp {
  public:
-  explicit LoadCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
-  }
+  using TablesOp::TablesOp;
 
   void Compute(tf::OpKernelContext* context) override {
     OP_REQUIRES_OK(context, ReportStage(context, Run(context)));
@@ -194,11 +178,8 @@ class LoadCheckpointOp : public tf::OpKernel {
     }
     return tf::Status();
   }
-
-  int num_tables_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokLoadCheckpoint").Device(tf::DEVICE_CPU), LoadCheckpointOp);
-SOK_GPU_KERNEL(LoadCheckpointOp, "SokLoadCheckpoint", "handles", "checked", "code", "message");
+SOK_KERNEL(LoadCheckpointOp, "SokLoadCheckpoint", "handles", "checked", "code", "message");
 
 }  // namespace
 }  // namespace sok

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cc/base/hash.h"
@@ -17,7 +16,7 @@
 #include "cc/engine/registry.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/stage.h"
+#include "sok_ops/kernels/scalars.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -49,29 +48,21 @@ Status EndSave(const EngineContext& call, const TableRef& ref, bool succeeded) {
   return EndTableCheckpoint(call, ref.table.get(), *save, succeeded);
 }
 
-class CheckpointStageOp : public tf::OpKernel {
+class CheckpointStageOp : public TablesOp {
  public:
-  explicit CheckpointStageOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
+  explicit CheckpointStageOp(tf::OpKernelConstruction* construction) : TablesOp(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("stage", &stage_));
     OP_REQUIRES_OK(construction, construction->GetAttr("incremental", &incremental_));
     OP_REQUIRES_OK(construction, construction->GetAttr("apart", &apart_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
-    OP_REQUIRES(
-        construction, names_.empty() || names_.size() == static_cast<size_t>(num_tables_),
-        tf::errors::InvalidArgument("`names` has ", names_.size(), " names for ", num_tables_, " tables"));
+    OP_REQUIRES_OK(construction, ReadNames(construction, /*required=*/false, &names_));
   }
 
   void Compute(tf::OpKernelContext* context) override {
     int64_t id = DrawId();
     std::string others;
     OP_REQUIRES_OK(context, ReportStage(context, Run(context, &id, &others)));
-    tf::Tensor* save_id = nullptr;
-    tf::Tensor* prefix_of_others = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(2, tf::TensorShape({}), &save_id));
-    OP_REQUIRES_OK(context, context->allocate_output(3, tf::TensorShape({}), &prefix_of_others));
-    save_id->scalar<int64_t>()() = id;
-    prefix_of_others->scalar<tf::tstring>()() = others;
+    OP_REQUIRES_OK(context, OutputScalar(context, 2, id));
+    OP_REQUIRES_OK(context, OutputScalar<tf::tstring>(context, 3, others));
   }
 
  private:
@@ -112,15 +103,13 @@ class CheckpointStageOp : public tf::OpKernel {
     return ToTf(WriteCheckpointPart(*call, tables, request));
   }
 
-  int num_tables_;
   std::string stage_;
   bool incremental_;
   bool apart_;
   std::vector<std::string> names_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokCheckpointStage").Device(tf::DEVICE_CPU), CheckpointStageOp);
-SOK_GPU_KERNEL(CheckpointStageOp, "SokCheckpointStage", "handles", "prefix", "id", "counted_by", "proceed",
-               "code", "message", "save_id", "others");
+SOK_KERNEL(CheckpointStageOp, "SokCheckpointStage", "handles", "prefix", "id", "counted_by", "proceed",
+           "code", "message", "save_id", "others");
 
 class CommitCheckpointOp : public tf::OpKernel {
  public:
@@ -149,11 +138,9 @@ class CommitCheckpointOp : public tf::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("SokCommitCheckpoint").Device(tf::DEVICE_CPU), CommitCheckpointOp);
 
-class EndCheckpointOp : public tf::OpKernel {
+class EndCheckpointOp : public TablesOp {
  public:
-  explicit EndCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
-  }
+  using TablesOp::TablesOp;
 
   void Compute(tf::OpKernelContext* context) override {
     bool succeeded = false;
@@ -166,18 +153,12 @@ class EndCheckpointOp : public tf::OpKernel {
       OP_REQUIRES_OK(context, ToTf(EndSave(*call, ref, succeeded)));
     }
   }
-
- private:
-  int num_tables_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokEndCheckpoint").Device(tf::DEVICE_CPU), EndCheckpointOp);
-SOK_GPU_KERNEL(EndCheckpointOp, "SokEndCheckpoint", "handles", "succeeded");
+SOK_KERNEL(EndCheckpointOp, "SokEndCheckpoint", "handles", "succeeded");
 
-class TrackChangesOp : public tf::OpKernel {
+class TrackChangesOp : public TablesOp {
  public:
-  explicit TrackChangesOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
-  }
+  using TablesOp::TablesOp;
 
   void Compute(tf::OpKernelContext* context) override {
     const TfEngineContext call(context);
@@ -189,12 +170,8 @@ class TrackChangesOp : public tf::OpKernel {
       OP_REQUIRES_OK(context, ToTf(held.value()->TrackChanges()));
     }
   }
-
- private:
-  int num_tables_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokTrackChanges").Device(tf::DEVICE_CPU), TrackChangesOp);
-SOK_GPU_KERNEL(TrackChangesOp, "SokTrackChanges", "handles");
+SOK_KERNEL(TrackChangesOp, "SokTrackChanges", "handles");
 
 // The kernel that merges chains of checkpoints into one full checkpoint.
 
@@ -206,34 +183,23 @@ class CompactCheckpointOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
+    tf::tstring checkpoint;
+    tf::tstring prefix;
+    tf::tstring id;
+    OP_REQUIRES_OK(context, ScalarInput(context, 0, "checkpoint", &checkpoint));
+    OP_REQUIRES_OK(context, ScalarInput(context, 1, "prefix", &prefix));
+    OP_REQUIRES_OK(context, ScalarInput(context, 2, "id", &id));
     SaveRequest request;
-    std::string checkpoint;
-    OP_REQUIRES_OK(context, Scalar(context, 0, "checkpoint", &checkpoint));
-    OP_REQUIRES_OK(context, Scalar(context, 1, "prefix", &request.prefix));
-    OP_REQUIRES_OK(context, Scalar(context, 2, "id", &request.id));
+    request.prefix = prefix;
+    request.id = id;
     const StatusOr<Engine*> engine = FindEngine("cpu");
     OP_REQUIRES_OK(context, ToTf(engine.status()));
     const TfEngineContext call(context);
     const Status status = CompactCheckpoint(*call, engine.value(), checkpoint, request, parts_);
-    OP_REQUIRES_OK(context, Output(context, 0, Printable(status.message())));
+    OP_REQUIRES_OK(context, OutputScalar<tf::tstring>(context, 0, Printable(status.message())));
   }
 
  private:
-  static tf::Status Output(tf::OpKernelContext* context, int index, const std::string& value) {
-    tf::Tensor* output = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(index, tf::TensorShape({}), &output));
-    output->scalar<tf::tstring>()() = value;
-    return tf::Status();
-  }
-  static tf::Status Scalar(tf::OpKernelContext* context, int index, const char* name, std::string* value) {
-    const tf::Tensor& input = context->input(index);
-    if (input.dims() != 0) {
-      return tf::errors::InvalidArgument("`", name, "` has shape ", input.shape().DebugString(), ", not []");
-    }
-    *value = input.scalar<tf::tstring>()();
-    return tf::Status();
-  }
-
   CompactionParts parts_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCompactCheckpoint").Device(tf::DEVICE_CPU), CompactCheckpointOp);

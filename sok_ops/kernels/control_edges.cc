@@ -5,7 +5,6 @@
 // this library's ops have done what others have to wait for when their work is in the GPU's stream: whatever
 // reads it comes later in that stream. So a number in host memory passes instead. Results do not change.
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +27,7 @@ class MarkOp : public tf::OpKernel {
  private:
   const tf::Tensor mark_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokMark").Device(tf::DEVICE_CPU), MarkOp);
-SOK_GPU_KERNEL(MarkOp, "SokMark", "mark");
+SOK_KERNEL(MarkOp, "SokMark", "mark");
 
 class PassMarkOp : public tf::OpKernel {
  public:
@@ -37,8 +35,7 @@ class PassMarkOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* /*context*/) override {}
   bool IsExpensive() override { return false; }
 };
-REGISTER_KERNEL_BUILDER(Name("SokPassMark").Device(tf::DEVICE_CPU), PassMarkOp);
-SOK_GPU_KERNEL(PassMarkOp, "SokPassMark", "mark");
+SOK_KERNEL(PassMarkOp, "SokPassMark", "mark");
 
 class ControlEdges {
  public:

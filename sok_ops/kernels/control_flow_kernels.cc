@@ -3,6 +3,7 @@
 
 #include "cc/base/status.h"
 #include "sok_ops/kernels/gpu_kernels.h"
+#include "sok_ops/kernels/scalars.h"
 #include "sok_ops/kernels/tf_versions.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -25,8 +26,7 @@ class NoRowsOp : public tf::OpKernel {
  private:
   int64_t dim_ = 0;
 };
-REGISTER_KERNEL_BUILDER(Name("SokNoRows").Device(tf::DEVICE_CPU), NoRowsOp);
-SOK_GPU_KERNEL(NoRowsOp, "SokNoRows", "handle");
+SOK_KERNEL(NoRowsOp, "SokNoRows", "handle");
 
 class RowsOfBranchesOp : public tf::OpKernel {
  public:
@@ -34,8 +34,7 @@ class RowsOfBranchesOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override { context->set_output(0, context->input(1)); }
   bool IsExpensive() override { return false; }
 };
-REGISTER_KERNEL_BUILDER(Name("SokRowsOfBranches").Device(tf::DEVICE_CPU), RowsOfBranchesOp);
-SOK_GPU_KERNEL(RowsOfBranchesOp, "SokRowsOfBranches", "handle");
+SOK_KERNEL(RowsOfBranchesOp, "SokRowsOfBranches", "handle");
 
 // The kernel that raises the errors of stages.
 
@@ -66,9 +65,7 @@ class RaiseFailuresOp : public tf::OpKernel {
                 tf::errors::FailedPrecondition(what_, several ? ": ranks " : ": rank ", ranks,
                                                several ? " failed; their errors have the reasons"
                                                        : " failed; its error has the reason"));
-    tf::Tensor* status = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
-    status->scalar<tf::tstring>()() = "OK";
+    OP_REQUIRES_OK(context, OutputOk(context));
   }
 
  private:

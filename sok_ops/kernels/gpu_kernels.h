@@ -1,4 +1,4 @@
-// Kernels for GPUs. They are the classes of the CPU's kernels: a kernel calls the engine of its tables,
+// Registers kernels. Those for GPUs are the classes of the CPU's: a kernel calls the engine of its tables,
 // whichever that is.
 #ifndef SOK_SOK_OPS_KERNELS_GPU_KERNELS_H_
 #define SOK_SOK_OPS_KERNELS_GPU_KERNELS_H_
@@ -28,6 +28,14 @@ inline bool AddGpuKernel(const char* op, std::initializer_list<const char*> in_h
   return true;
 }
 
+// The same, and one for CPUs in any case.
+inline bool AddKernel(const char* op, std::initializer_list<const char*> in_host_memory,
+                      tensorflow::OpKernel* (*make)(tensorflow::OpKernelConstruction* construction)) {
+  const auto* const on_cpu = tensorflow::KernelDefBuilder(op).Device(tensorflow::DEVICE_CPU).Build();
+  tensorflow::kernel_factory::OpKernelRegistrar(on_cpu, op, make);
+  return AddGpuKernel(op, in_host_memory, make);
+}
+
 // The name of the engine of the kernel's device: the device's type, in lower case.
 inline std::string EngineOfDevice(const tensorflow::OpKernelConstruction& construction) {
   std::string name = construction.device_type().type_string();
@@ -37,11 +45,13 @@ inline std::string EngineOfDevice(const tensorflow::OpKernelConstruction& constr
 
 }  // namespace sok
 
-// SOK_GPU_KERNEL(Class, "SokOp", "handles", ...) in namespace sok: AddGpuKernel, when the library is loaded.
-#define SOK_GPU_KERNEL(Class, op, ...) SOK_GPU_KERNEL_OF(__COUNTER__, Class, op, __VA_ARGS__)
-#define SOK_GPU_KERNEL_OF(number, Class, op, ...) SOK_GPU_KERNEL_NAMED(number, Class, op, __VA_ARGS__)
-#define SOK_GPU_KERNEL_NAMED(number, Class, op, ...)                                                       \
-  [[maybe_unused]] const bool kGpuKernel##number = ::sok::AddGpuKernel(                                    \
+// SOK_KERNEL(Class, "SokOp", "handles", ...) in namespace sok: AddKernel, when the library is loaded.
+#define SOK_KERNEL(Class, op, ...) SOK_KERNEL_BY(AddKernel, __COUNTER__, Class, op, __VA_ARGS__)
+// AddGpuKernel, for ops that only GPUs have.
+#define SOK_GPU_KERNEL(Class, op, ...) SOK_KERNEL_BY(AddGpuKernel, __COUNTER__, Class, op, __VA_ARGS__)
+#define SOK_KERNEL_BY(Add, number, Class, op, ...) SOK_KERNEL_NAMED(Add, number, Class, op, __VA_ARGS__)
+#define SOK_KERNEL_NAMED(Add, number, Class, op, ...)                                                      \
+  [[maybe_unused]] const bool kKernel##number = ::sok::Add(                                                \
       op, {__VA_ARGS__}, [](::tensorflow::OpKernelConstruction* construction) -> ::tensorflow::OpKernel* { \
         return new Class(construction);                                                                    \
       })

@@ -132,8 +132,7 @@ class KeepWordsOp : public tf::OpKernel {
                    OutputState(context, 0, std::make_shared<KeptWords>(KeptWords{context->input(0)})));
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokKeepWords").Device(tf::DEVICE_CPU), KeepWordsOp);
-SOK_GPU_KERNEL(KeepWordsOp, "SokKeepWords", "kept");
+SOK_KERNEL(KeepWordsOp, "SokKeepWords", "kept");
 
 class KeptWordsOp : public tf::OpKernel {
  public:
@@ -146,8 +145,7 @@ class KeptWordsOp : public tf::OpKernel {
     context->set_output(0, kept->words);
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokKeptWords").Device(tf::DEVICE_CPU), KeptWordsOp);
-SOK_GPU_KERNEL(KeptWordsOp, "SokKeptWords", "kept");
+SOK_KERNEL(KeptWordsOp, "SokKeptWords", "kept");
 
 }  // namespace
 }  // namespace sok

@@ -5,6 +5,7 @@
 
 #include "cc/base/status.h"
 #include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/scalars.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -66,9 +67,7 @@ class InitOp : public tf::OpKernel {
     } else {
       OP_REQUIRES_OK(context, CreateRuntime(context, std::move(runtime)));
     }
-    tf::Tensor* status = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
-    status->scalar<tf::tstring>()() = "OK";
+    OP_REQUIRES_OK(context, OutputOk(context));
   }
 
  private:
@@ -121,9 +120,7 @@ class InitHasRunOp : public tf::OpKernel {
       OP_REQUIRES_OK(
           context, CheckUnchanged(*existing, seed, static_cast<tf::DataType>(words[kGradientDtype]), ranks_));
     }
-    tf::Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &output));
-    output->scalar<bool>()() = has_run;
+    OP_REQUIRES_OK(context, OutputScalar(context, 0, has_run));
   }
 
  private:

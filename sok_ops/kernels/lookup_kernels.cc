@@ -52,8 +52,7 @@ class GroupLookupOp : public tf::OpKernel {
   ScratchPool scratch_;
   const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
-SOK_GPU_KERNEL(GroupLookupOp, "SokGroupLookup", "handles", "dense_shapes", "training", "plan");
+SOK_KERNEL(GroupLookupOp, "SokGroupLookup", "handles", "dense_shapes", "training", "plan");
 SOK_GPU_KERNEL(GroupLookupOp, "SokPackedGroupLookup", "handles", "batch", "dense_shapes", "training", "plan");
 
 class GroupLookupGradOp : public tf::OpKernel {
@@ -102,8 +101,7 @@ class GroupLookupGradOp : public tf::OpKernel {
   std::vector<bool> weighted_;
   ScratchPool scratch_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupLookupGrad").Device(tf::DEVICE_CPU), GroupLookupGradOp);
-SOK_GPU_KERNEL(GroupLookupGradOp, "SokGroupLookupGrad", "handles", "plan");
+SOK_KERNEL(GroupLookupGradOp, "SokGroupLookupGrad", "handles", "plan");
 
 // Kernels of a group lookup in two ops: the first does the work that needs only ids, the second the work that
 // needs rows.
@@ -149,8 +147,7 @@ class GroupLookupAheadOp : public tf::OpKernel {
   // Shared, because objects that are held for a later run or for the gradient may outlive the kernel.
   const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupLookupAhead").Device(tf::DEVICE_CPU), GroupLookupAheadOp);
-SOK_GPU_KERNEL(GroupLookupAheadOp, "SokGroupLookupAhead", "handles", "dense_shapes", "training", "ahead");
+SOK_KERNEL(GroupLookupAheadOp, "SokGroupLookupAhead", "handles", "dense_shapes", "training", "ahead");
 SOK_GPU_KERNEL(GroupLookupAheadOp, "SokPackedGroupLookupAhead", "handles", "batch", "dense_shapes",
                "training", "ahead");
 
@@ -213,8 +210,7 @@ class GroupLookupReadOp : public tf::OpKernel {
   int num_lookups_ = 0;
   ScratchPool scratch_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupLookupRead").Device(tf::DEVICE_CPU), GroupLookupReadOp);
-SOK_GPU_KERNEL(GroupLookupReadOp, "SokGroupLookupRead", "handles", "ahead", "plan");
+SOK_KERNEL(GroupLookupReadOp, "SokGroupLookupRead", "handles", "ahead", "plan");
 
 }  // namespace
 

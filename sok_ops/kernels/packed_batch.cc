@@ -8,7 +8,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <utility>
 
 #include "cc/base/object_pool.h"
 #include "cc/engine/engine.h"
@@ -232,9 +231,8 @@ class PackBatchOp : public tf::OpKernel {
  private:
   Status Pack(tf::OpKernelContext* context, PackedBatch* batch) {
     if (batch->stage == nullptr) {
-      const StatusOr<Engine*> engine = FindEngine("gpu");
-      SOK_RETURN_IF_ERROR(engine.status());
-      batch->stage = engine.value()->NewHostStage();
+      SOK_ASSIGN_OR_RETURN(Engine* const engine, FindEngine("gpu"));
+      batch->stage = engine->NewHostStage();
     }
     TfExecutor executor(context);
     std::vector<Source> sources = SourcesOf(InputTensors(context, 0, attributes_, {}));
@@ -247,10 +245,9 @@ class PackBatchOp : public tf::OpKernel {
           (batch->tensors.back().bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
     }
     if (batch->bytes == 0) return OkStatus();
-    const StatusOr<char*> memory = batch->stage->Allocate(batch->bytes);
-    SOK_RETURN_IF_ERROR(memory.status());
+    SOK_ASSIGN_OR_RETURN(char* const memory, batch->stage->Allocate(batch->bytes));
     ForPieces(&executor, sources, [&](size_t s, int64_t begin, int64_t end) {
-      sources[s].Write(begin, end, memory.value() + batch->tensors[s].begin);
+      sources[s].Write(begin, end, memory + batch->tensors[s].begin);
     });
     return OkStatus();
   }

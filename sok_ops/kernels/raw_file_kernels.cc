@@ -1,4 +1,4 @@
-// Kernels of the original SOK's raw files, which all ranks write and read together, in stages (stage.h).
+// Kernels of the original SOK's raw files, which all ranks write and read together, in stages.
 #include <numeric>
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "cc/table/table_errors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/stage.h"
+#include "sok_ops/kernels/scalars.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -81,9 +81,7 @@ class DumpStageOp : public StageOp {
     return OkStatus();
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokDumpStage").Device(tf::DEVICE_CPU), DumpStageOp);
-SOK_GPU_KERNEL(DumpStageOp, "SokDumpStage", "handle", "directory", "row_counts", "proceed", "code",
-               "message");
+SOK_KERNEL(DumpStageOp, "SokDumpStage", "handle", "directory", "row_counts", "proceed", "code", "message");
 
 class RestoreStageOp : public StageOp {
  public:
@@ -106,9 +104,9 @@ class RestoreStageOp : public StageOp {
     if (stage() == "check") return OkStatus();
     // A new table is filled and replaces the old one only on success: a bad file leaves the variable
     // unchanged.
-    auto loaded = LoadRawRows(call, &ref.table->engine(), ref.table->options(), keys, reader.value());
-    SOK_RETURN_IF_ERROR(loaded.status());
-    ref.resource->Replace(std::move(loaded.value()));
+    SOK_ASSIGN_OR_RETURN(auto loaded,
+                         LoadRawRows(call, &ref.table->engine(), ref.table->options(), keys, reader.value()));
+    ref.resource->Replace(std::move(loaded));
     return OkStatus();
   }
 
@@ -122,8 +120,7 @@ class RestoreStageOp : public StageOp {
 
   std::string file_name_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokRestoreStage").Device(tf::DEVICE_CPU), RestoreStageOp);
-SOK_GPU_KERNEL(RestoreStageOp, "SokRestoreStage", "handle", "directory", "proceed", "code", "message");
+SOK_KERNEL(RestoreStageOp, "SokRestoreStage", "handle", "directory", "proceed", "code", "message");
 
 }  // namespace
 }  // namespace sok

@@ -85,4 +85,17 @@ tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table,
       who(), " is not initialized: run its initializer or tf.compat.v1.global_variables_initializer()");
 }
 
+TablesOp::TablesOp(tensorflow::OpKernelConstruction* construction) : OpKernel(construction) {
+  OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
+}
+
+tensorflow::Status TablesOp::ReadNames(tensorflow::OpKernelConstruction* construction, bool required,
+                                       std::vector<std::string>* names) const {
+  TF_RETURN_IF_ERROR(construction->GetAttr("names", names));
+  const bool fits = names->size() == static_cast<size_t>(num_tables_) || (names->empty() && !required);
+  if (fits) return tensorflow::Status();
+  return tensorflow::errors::InvalidArgument("`names` has ", names->size(), " names for ", num_tables_,
+                                             " tables");
+}
+
 }  // namespace sok

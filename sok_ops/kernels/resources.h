@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/base/mutex.h"
 #include "cc/base/status.h"
@@ -126,6 +127,19 @@ enum class TableUse {
 // or the variable's initializer has not run, or if the table cannot be used so.
 tensorflow::Status LookupTable(tensorflow::OpKernelContext* context, int index, TableRef* table,
                                TableUse use = TableUse::kRows);
+
+// A kernel whose first inputs are the handles of its attribute `num_tables`.
+class TablesOp : public tensorflow::OpKernel {
+ public:
+  explicit TablesOp(tensorflow::OpKernelConstruction* construction);
+
+ protected:
+  // Reads the attribute `names`, the tables' names in a checkpoint. Unless `required`, it may be empty.
+  tensorflow::Status ReadNames(tensorflow::OpKernelConstruction* construction, bool required,
+                               std::vector<std::string>* names) const;
+
+  int num_tables_ = 0;
+};
 
 }  // namespace sok
 

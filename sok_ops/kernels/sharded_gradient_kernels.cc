@@ -75,9 +75,7 @@ class GroupReduceOp : public tf::OpKernel {
   std::vector<int64_t> dims_;
   std::vector<bool> weighted_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupReduce").Device(tf::DEVICE_CPU), GroupReduceOp);
-SOK_GPU_KERNEL(GroupReduceOp, "SokGroupReduce", "handles", "plan", "received_splits", "sent_splits",
-               "splits");
+SOK_KERNEL(GroupReduceOp, "SokGroupReduce", "handles", "plan", "received_splits", "sent_splits", "splits");
 
 // What a sum over ranks takes. Valid as long as the kernel's inputs.
 struct Arrived {
@@ -125,8 +123,7 @@ class GroupSumOp : public tf::OpKernel {
   std::vector<int64_t> dims_;
   ScratchPool scratch_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupSum").Device(tf::DEVICE_CPU), GroupSumOp);
-SOK_GPU_KERNEL(GroupSumOp, "SokGroupSum", "handles", "served", "received_splits", "sent_splits");
+SOK_KERNEL(GroupSumOp, "SokGroupSum", "handles", "served", "received_splits", "sent_splits");
 
 class GroupSumApplyGradientsOp : public tf::OpKernel {
  public:
@@ -154,9 +151,8 @@ class GroupSumApplyGradientsOp : public tf::OpKernel {
   TableSteps steps_;
   ScratchPool scratch_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupSumApplyGradients").Device(tf::DEVICE_CPU), GroupSumApplyGradientsOp);
-SOK_GPU_KERNEL(GroupSumApplyGradientsOp, "SokGroupSumApplyGradients", "handles", "served", "received_splits",
-               "sent_splits", "hyper");
+SOK_KERNEL(GroupSumApplyGradientsOp, "SokGroupSumApplyGradients", "handles", "served", "received_splits",
+           "sent_splits", "hyper");
 
 // Copies tensors on the host: a program reads these gradients only if it changes them.
 class GroupJoinOp : public tf::OpKernel {
@@ -236,8 +232,7 @@ class DivideGradientsOp : public tf::OpKernel {
   int divisor_ = 1;
   Engine* engine_ = nullptr;
 };
-REGISTER_KERNEL_BUILDER(Name("SokDivideGradients").Device(tf::DEVICE_CPU), DivideGradientsOp);
-SOK_GPU_KERNEL(DivideGradientsOp, "SokDivideGradients");
+SOK_KERNEL(DivideGradientsOp, "SokDivideGradients");
 
 }  // namespace
 }  // namespace sok

@@ -82,8 +82,7 @@ class GroupRouteOp : public tf::OpKernel {
   std::vector<ExchangeMode> modes_;
   ScratchPool scratch_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupRoute").Device(tf::DEVICE_CPU), GroupRouteOp);
-SOK_GPU_KERNEL(GroupRouteOp, "SokGroupRoute", "handles", "dense_shapes", "training", "splits", "plan");
+SOK_KERNEL(GroupRouteOp, "SokGroupRoute", "handles", "dense_shapes", "training", "splits", "plan");
 SOK_GPU_KERNEL(GroupRouteOp, "SokPackedGroupRoute", "handles", "batch", "dense_shapes", "training", "splits",
                "plan");
 
@@ -116,9 +115,7 @@ class GroupServeOp : public tf::OpKernel {
   std::vector<ExchangeMode> modes_;
   ScratchPool scratch_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupServe").Device(tf::DEVICE_CPU), GroupServeOp);
-SOK_GPU_KERNEL(GroupServeOp, "SokGroupServe", "handles", "received_splits", "sent_splits", "splits",
-               "served");
+SOK_KERNEL(GroupServeOp, "SokGroupServe", "handles", "received_splits", "sent_splits", "splits", "served");
 
 class GroupCombineOp : public tf::OpKernel {
  public:
@@ -155,9 +152,7 @@ class GroupCombineOp : public tf::OpKernel {
  private:
   std::vector<int64_t> dims_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupCombine").Device(tf::DEVICE_CPU), GroupCombineOp);
-SOK_GPU_KERNEL(GroupCombineOp, "SokGroupCombine", "handles", "plan", "received_splits", "sent_splits",
-               "served");
+SOK_KERNEL(GroupCombineOp, "SokGroupCombine", "handles", "plan", "received_splits", "sent_splits", "served");
 
 }  // namespace
 }  // namespace sok

@@ -104,9 +104,8 @@ class TableSnapshotOp : public tf::OpKernel {
   int64_t dim_;
   bool with_values_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableSnapshot").Device(tf::DEVICE_CPU), TableSnapshotOp);
-SOK_GPU_KERNEL(TableSnapshotOp, "SokTableSnapshot", "handle", "keys", "values", "frequency", "last_step",
-               "waiting", "waiting_frequency", "waiting_last_step");
+SOK_KERNEL(TableSnapshotOp, "SokTableSnapshot", "handle", "keys", "values", "frequency", "last_step",
+           "waiting", "waiting_frequency", "waiting_last_step");
 
 }  // namespace
 }  // namespace sok

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "sok_ops/kernels/scalars.h"
 #include "sok_ops/kernels/tf_versions.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -53,10 +54,7 @@ inline const bool kStateIsShared = ShareStateAmongDevices<T>();
 template <typename T>
 tensorflow::Status OutputState(tensorflow::OpKernelContext* context, int output, std::shared_ptr<T> state) {
   static_cast<void>(kStateIsShared<T>);
-  tensorflow::Tensor* tensor = nullptr;
-  TF_RETURN_IF_ERROR(context->allocate_output(output, tensorflow::TensorShape({}), &tensor));
-  tensor->scalar<tensorflow::Variant>()() = StateVariant<T>{std::move(state)};
-  return tensorflow::Status();
+  return OutputScalar<tensorflow::Variant>(context, output, StateVariant<T>{std::move(state)});
 }
 
 // The state in `tensor`; null if it holds something else.

@@ -14,6 +14,7 @@
 #include "cc/table/table_errors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/scalars.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -24,8 +25,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-REGISTER_KERNEL_BUILDER(Name("SokTable").Device(tf::DEVICE_CPU), tf::ResourceHandleOp<TableResource>);
-SOK_GPU_KERNEL(tf::ResourceHandleOp<TableResource>, "SokTable", "handle");
+SOK_KERNEL(tf::ResourceHandleOp<TableResource>, "SokTable", "handle");
 
 tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initializer* initializer) {
   std::string kind;
@@ -261,8 +261,7 @@ class InitializeTableOp : public tf::OpKernel {
   bool keep_existing_;
   bool for_restore_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
-SOK_GPU_KERNEL(InitializeTableOp, "SokInitializeTable", "handle", "initial_rows");
+SOK_KERNEL(InitializeTableOp, "SokInitializeTable", "handle", "initial_rows");
 
 class DescribeTableOp : public tf::OpKernel {
  public:
@@ -291,9 +290,7 @@ class DescribeTableOp : public tf::OpKernel {
           return tf::Status();
         }));
     resource->Unref();
-    tf::Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &output));
-    output->scalar<tf::ResourceHandle>()() = handle;
+    OP_REQUIRES_OK(context, OutputScalar(context, 0, handle));
   }
 
  private:
@@ -303,21 +300,17 @@ class DescribeTableOp : public tf::OpKernel {
   // Different for different descriptions: a worker's resources outlive the sessions that share them.
   std::string resource_name_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokDescribeTable").Device(tf::DEVICE_CPU), DescribeTableOp);
-SOK_GPU_KERNEL(DescribeTableOp, "SokDescribeTable", "handle");
+SOK_KERNEL(DescribeTableOp, "SokDescribeTable", "handle");
 
 class TableIsInitializedOp : public tf::OpKernel {
  public:
   using OpKernel::OpKernel;
   void Compute(tf::OpKernelContext* context) override {
     TableRef ref;
-    tf::Tensor* is_initialized = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &is_initialized));
-    is_initialized->scalar<bool>()() = LookupTable(context, 0, &ref).ok();
+    OP_REQUIRES_OK(context, OutputScalar(context, 0, LookupTable(context, 0, &ref).ok()));
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableIsInitialized").Device(tf::DEVICE_CPU), TableIsInitializedOp);
-SOK_GPU_KERNEL(TableIsInitializedOp, "SokTableIsInitialized", "handle", "is_initialized");
+SOK_KERNEL(TableIsInitializedOp, "SokTableIsInitialized", "handle", "is_initialized");
 
 class TableSizeOp : public tf::OpKernel {
  public:
@@ -325,13 +318,10 @@ class TableSizeOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     TableRef ref;
     OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
-    tf::Tensor* rows = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &rows));
-    rows->scalar<int64_t>()() = ref.table->Describe().rows;
+    OP_REQUIRES_OK(context, OutputScalar(context, 0, ref.table->Describe().rows));
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableSize").Device(tf::DEVICE_CPU), TableSizeOp);
-SOK_GPU_KERNEL(TableSizeOp, "SokTableSize", "handle", "rows");
+SOK_KERNEL(TableSizeOp, "SokTableSize", "handle", "rows");
 
 class TableStatisticsOp : public tf::OpKernel {
  public:
@@ -369,8 +359,7 @@ class TableStatisticsOp : public tf::OpKernel {
  private:
   static constexpr int kNumbers = 13;
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableStatistics").Device(tf::DEVICE_CPU), TableStatisticsOp);
-SOK_GPU_KERNEL(TableStatisticsOp, "SokTableStatistics", "handles", "statistics");
+SOK_KERNEL(TableStatisticsOp, "SokTableStatistics", "handles", "statistics");
 
 class TableSetGlobalStepOp : public tf::OpKernel {
  public:
@@ -390,8 +379,7 @@ class TableSetGlobalStepOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, ToTf(ref.table->SetGlobalStep(step)));
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableSetGlobalStep").Device(tf::DEVICE_CPU), TableSetGlobalStepOp);
-SOK_GPU_KERNEL(TableSetGlobalStepOp, "SokTableSetGlobalStep", "handle", "global_step");
+SOK_KERNEL(TableSetGlobalStepOp, "SokTableSetGlobalStep", "handle", "global_step");
 
 class TableEvictOp : public tf::OpKernel {
  public:
@@ -407,17 +395,9 @@ class TableEvictOp : public tf::OpKernel {
                                                   &evicted->scalar<int64_t>()())));
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableEvict").Device(tf::DEVICE_CPU), TableEvictOp);
-SOK_GPU_KERNEL(TableEvictOp, "SokTableEvict", "handle", "evicted");
+SOK_KERNEL(TableEvictOp, "SokTableEvict", "handle", "evicted");
 
 // The kernel that sets the weights of keys.
-
-tf::Status SetOk(tf::OpKernelContext* context) {
-  tf::Tensor* status = nullptr;
-  TF_RETURN_IF_ERROR(context->allocate_output(0, tf::TensorShape({}), &status));
-  status->scalar<tf::tstring>()() = "OK";
-  return tf::Status();
-}
 
 // Keys in [n] and values in [n, dim].
 tf::Status CheckShapes(const TableRef& ref, const tf::Tensor& keys, const tf::Tensor& values) {
@@ -443,11 +423,10 @@ class TableAssignOp : public tf::OpKernel {
     const TfEngineContext call(context);
     OP_REQUIRES_OK(context, ToTf(ref.table->Assign(*call, {keys.flat<int64_t>().data(), keys.NumElements()},
                                                    values.flat<float>().data())));
-    OP_REQUIRES_OK(context, SetOk(context));
+    OP_REQUIRES_OK(context, OutputOk(context));
   }
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableAssign").Device(tf::DEVICE_CPU), TableAssignOp);
-SOK_GPU_KERNEL(TableAssignOp, "SokTableAssign", "handle", "status");
+SOK_KERNEL(TableAssignOp, "SokTableAssign", "handle", "status");
 
 // The kernel that returns all rows of a table as tensors.
 
@@ -490,8 +469,7 @@ class TableExportOp : public tf::OpKernel {
  private:
   int64_t dim_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokTableExport").Device(tf::DEVICE_CPU), TableExportOp);
-SOK_GPU_KERNEL(TableExportOp, "SokTableExport", "handle", "keys", "rows", "values");
+SOK_KERNEL(TableExportOp, "SokTableExport", "handle", "keys", "rows", "values");
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/scalars.h"
 #include "sok_ops/kernels/state_variant.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
@@ -51,8 +52,7 @@ class ApplyGradientsOp : public tf::OpKernel {
   std::string optimizer_;
   bool indices_unique_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokApplyGradients").Device(tf::DEVICE_CPU), ApplyGradientsOp);
-SOK_GPU_KERNEL(ApplyGradientsOp, "SokApplyGradients", "handle", "hyper");
+SOK_KERNEL(ApplyGradientsOp, "SokApplyGradients", "handle", "hyper");
 
 // The kernel that tells how many rows a lookup trains.
 
@@ -77,16 +77,13 @@ class TrainedRowsOp : public tf::OpKernel {
         tf::errors::InvalidArgument("SokTrainedRows: `lookup` is not a lookup's output for its gradient, "
                                     "or its group has no table ",
                                     table_));
-    tf::Tensor* rows = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &rows));
-    rows->scalar<int64_t>()() = group->trained_rows(table_);
+    OP_REQUIRES_OK(context, OutputScalar(context, 0, group->trained_rows(table_)));
   }
 
  private:
   int table_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokTrainedRows").Device(tf::DEVICE_CPU), TrainedRowsOp);
-SOK_GPU_KERNEL(TrainedRowsOp, "SokTrainedRows", "lookup", "rows");
+SOK_KERNEL(TrainedRowsOp, "SokTrainedRows", "lookup", "rows");
 
 // The kernel that trains the rows of a group's tables with the gradients of the group's outputs.
 
@@ -122,9 +119,7 @@ class GroupLookupApplyGradientsOp : public tf::OpKernel {
   int num_outputs_ = 0;
   ScratchPool scratch_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokGroupLookupApplyGradients").Device(tf::DEVICE_CPU),
-                        GroupLookupApplyGradientsOp);
-SOK_GPU_KERNEL(GroupLookupApplyGradientsOp, "SokGroupLookupApplyGradients", "handles", "plan", "hyper");
+SOK_KERNEL(GroupLookupApplyGradientsOp, "SokGroupLookupApplyGradients", "handles", "plan", "hyper");
 
 }  // namespace
 

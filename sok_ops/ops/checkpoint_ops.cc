@@ -186,10 +186,7 @@ REGISTER_OP("SokCompactCheckpoint")
     .Attr("for_serving: bool = false")
     .Output("message: string")
     .SetIsStateful()
-    .SetShapeFn([](::tensorflow::shape_inference::InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      return ::tensorflow::Status();
-    })
+    .SetShapeFn(shape::ScalarShape)
     .Doc(
         R"(Makes a full checkpoint of one whose tables build on others, with all rows up to date.
 checkpoint: its prefix.

@@ -10,15 +10,14 @@ namespace {
 
 namespace tf = ::tensorflow;
 using tf::shape_inference::InferenceContext;
+using tf::shape_inference::ScalarShape;
 using tf::shape_inference::ShapeHandle;
+using tf::shape_inference::UnknownShape;
 
 REGISTER_OP("SokGroupLookupAhead")
 SOK_GROUP_LOOKUP_SIGNATURE.Output("ahead: variant")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      return tf::Status();
-    })
+    .SetShapeFn(ScalarShape)
     .Doc(R"(The part of SokGroupLookup that needs no rows: checks the ids and merges duplicates. Inputs and
 attributes are those of SokGroupLookup. Does not read the tables, so steps may change them until SokGroupLookupRead
 runs.
@@ -75,27 +74,18 @@ has_next: [] whether the input has another batch.)");
 REGISTER_OP("SokKeepWords")
     .Input("words: int64")
     .Output("kept: variant")
-    .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      return tf::Status();
-    })
+    .SetShapeFn(ScalarShape)
     .Doc(R"(Lets a batch hold words that stay in the memory of the op's device.
 kept: refers to the words.)");
 
 REGISTER_OP("SokKeptWords")
     .Input("kept: variant")
     .Output("words: int64")
-    .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->UnknownShape());
-      return tf::Status();
-    })
+    .SetShapeFn(UnknownShape)
     .Doc(R"(The words of a SokKeepWords on the same device.)");
 
 // Ops that take a group's ids from the host to a GPU in one copy. A pass over graphs adds them
 // (sok_ops/kernels/pack_batches.cc); no program does.
-
-using tf::shape_inference::ScalarShape;
-using tf::shape_inference::UnknownShape;
 
 REGISTER_OP("SokPackBatch")
 SOK_GROUP_LOOKUP_ATTRIBUTES.Attr("Tids: list({int32, int64, uint32}) >= 1") SOK_GROUP_LOOKUP_TENSORS

@@ -99,10 +99,7 @@ REGISTER_OP("SokGroupCombine")
     .Input("weights: num_weights * float")
     .Output("outputs: num_outputs * float")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->UnknownShape());
-      return tf::Status();
-    })
+    .SetShapeFn(tf::shape_inference::UnknownShape)
     .Doc(
         R"(Computes a group's outputs from the owners' answers. If any rank had an error, fails on every rank.
 plan: of SokGroupRoute on this rank.
