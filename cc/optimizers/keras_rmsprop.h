@@ -27,7 +27,7 @@ struct KerasRmsprop : RuleDefaults {
   static constexpr float kSamples[][3] = {{0.01f, 0.9f, 1e-3f}};
 
   explicit KerasRmsprop(const float* hyper)
-      : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay{hyper[1]} {}
+      : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay{hyper[1], hyper[1]} {}
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& rms) const {
     rms = rms * decay[0] + g * g * gain;
@@ -45,26 +45,19 @@ struct KerasRmsprop : RuleDefaults {
   float learning_rate;
   float gain;
   float epsilon;
-  float decay[1];
+  float decay[2];
 };
 
 // The centered form, with the root of the gradients' variance.
 //   mg = rho * mg + (1 - rho) * g
 //   w -= learning_rate * g / (sqrt(rms - mg^2) + epsilon)
 // If rounding makes rms - mg^2 negative, it counts as 0; Keras' step would give NaN.
-struct KerasRmspropCentered : RuleDefaults {
+struct KerasRmspropCentered : KerasRmsprop {
   static constexpr const char* kName = "keras_rmsprop_centered";
-  static constexpr const char* kSource = "Keras' legacy RMSprop without momentum";
-  static constexpr UntouchedRows kUntouched = UntouchedRows::kSlotsDecay;
-  static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
-                                              {"rho", HyperRange::kUnit},
-                                              {"epsilon", HyperRange::kNonNegative}};
   static constexpr RuleSlot kSlots[kMaxSlots] = {{"rms"}, {"mg"}};
   static constexpr int kDecayOfSlot[] = {1, 1};
-  static constexpr float kSamples[][3] = {{0.01f, 0.9f, 1e-3f}};
 
-  explicit KerasRmspropCentered(const float* hyper)
-      : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay{hyper[1], hyper[1]} {}
+  using KerasRmsprop::KerasRmsprop;
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& rms, float& mg) const {
     rms = rms * decay[0] + g * g * gain;
@@ -83,11 +76,6 @@ struct KerasRmspropCentered : RuleDefaults {
       row.w[c] -= hyper[0] * row.g[c] / (sqrt(rms - mg * mg) + hyper[2]);
     }
   }
-
-  float learning_rate;
-  float gain;
-  float epsilon;
-  float decay[2];
 };
 
 }  // namespace sok

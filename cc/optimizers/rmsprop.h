@@ -55,19 +55,12 @@ struct Rmsprop : RuleDefaults {
 //   mg = rho * mg + (1 - rho) * g
 //   mom = momentum * mom + learning_rate / sqrt(ms - mg^2 + epsilon) * g
 // If rounding makes ms - mg^2 + epsilon negative, the variance counts as 0; TensorFlow's step would give NaN.
-struct RmspropCentered : RuleDefaults {
+struct RmspropCentered : Rmsprop {
   static constexpr const char* kName = "rmsprop_centered";
-  static constexpr const char* kSource = "TensorFlow's RMSPropOptimizer; Keras' legacy RMSprop with momentum";
-  static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
-                                              {"rho", HyperRange::kUnit},
-                                              {"momentum", HyperRange::kNonNegative},
-                                              {"epsilon", HyperRange::kNonNegative},
-                                              {"initial_ms", HyperRange::kNonNegative}};
   static constexpr RuleSlot kSlots[kMaxSlots] = {{"rms", /*fill=*/"initial_ms"}, {"momentum"}, {"mg"}};
   static constexpr float kSamples[][5] = {{0.01f, 0.9f, 0.8f, 1e-2f, 1.0f}};
 
-  explicit RmspropCentered(const float* hyper)
-      : learning_rate(hyper[0]), rho(hyper[1]), momentum(hyper[2]), epsilon(hyper[3]) {}
+  using Rmsprop::Rmsprop;
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& ms, float& mom, float& mg) const {
     ms = ms * rho + g * g * (1.0f - rho);
@@ -88,11 +81,6 @@ struct RmspropCentered : RuleDefaults {
       row.w[c] -= mom;
     }
   }
-
-  float learning_rate;
-  float rho;
-  float momentum;
-  float epsilon;
 };
 
 }  // namespace sok
