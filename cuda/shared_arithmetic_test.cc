@@ -23,13 +23,6 @@ namespace {
 
 constexpr int64_t kSize = 100003;
 
-class SharedArithmeticTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
 std::vector<int64_t> Keys() {
   std::vector<int64_t> keys(kSize);
   std::mt19937_64 random(1);
@@ -50,7 +43,7 @@ void ExpectSameBits(const std::vector<float>& device, const std::vector<float>& 
   EXPECT_EQ(different, 0);
 }
 
-TEST_F(SharedArithmeticTest, Mix64) {
+TEST(SharedArithmeticTest, Mix64) {
   const std::vector<int64_t> keys = Keys();
   const std::vector<uint64_t> words(keys.begin(), keys.end());
   DeviceArray<uint64_t> input(words), output(std::vector<uint64_t>(kSize, 0));
@@ -59,7 +52,7 @@ TEST_F(SharedArithmeticTest, Mix64) {
   for (int64_t i = 0; i < kSize; ++i) ASSERT_EQ(mixed[i], Mix64(words[i])) << words[i];
 }
 
-TEST_F(SharedArithmeticTest, OwnerOf) {
+TEST(SharedArithmeticTest, OwnerOf) {
   const std::vector<int64_t> keys = Keys();
   DeviceArray<int64_t> input(keys);
   for (int ranks : {1, 2, 3, 7, 64}) {
@@ -79,7 +72,7 @@ TEST_F(SharedArithmeticTest, OwnerOf) {
   }
 }
 
-TEST_F(SharedArithmeticTest, RowOf) {
+TEST(SharedArithmeticTest, RowOf) {
   const std::vector<int64_t> keys = Keys();
   DeviceArray<int64_t> input(keys);
   for (const StaticRows& static_rows :
@@ -91,7 +84,7 @@ TEST_F(SharedArithmeticTest, RowOf) {
   }
 }
 
-TEST_F(SharedArithmeticTest, InitialValue) {
+TEST(SharedArithmeticTest, InitialValue) {
   const std::vector<int64_t> keys = Keys();
   DeviceArray<int64_t> input(keys);
   DeviceArray<float> output(std::vector<float>(kSize, 0.0f));
@@ -173,7 +166,7 @@ class FtrlErrors {
   int64_t dim_;
 };
 
-class SharedStepTest : public SharedArithmeticTest, public ::testing::WithParamInterface<RuleCase> {
+class SharedStepTest : public ::testing::TestWithParam<RuleCase> {
  protected:
   // A row's bits, or with `errors` its values up to these.
   static void ExpectRow(int64_t row, const float* actual, const std::vector<float>& expected,
@@ -229,7 +222,7 @@ TEST_P(SharedStepTest, StepsOfRowsAreThoseOfTheEngine) {
 INSTANTIATE_TEST_SUITE_P(All, SharedStepTest, ::testing::ValuesIn(AllRuleCases()),
                          RuleCaseName<::testing::TestParamInfo<RuleCase>>);
 
-TEST_F(SharedArithmeticTest, CatchUp) {
+TEST(SharedArithmeticTest, CatchUp) {
   const AdamCatchUp<4> catch_up{{0.01f, 0.002f, -0.0003f, 0.00004f}, 1e-3f, 0.35f, 0.97f};
   std::vector<float> weights = Numbers(1, false), m = Numbers(2, false), v = Numbers(3, true);
   DeviceArray<float> device_weights(weights), device_m(m), device_v(v);

@@ -246,13 +246,6 @@ void ExpectAsReference(const GroupBags& bags, const std::vector<LookupArrays>& g
   EXPECT_EQ(bags.host_table_begin(), table_begin);
 }
 
-class BagsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
 // The distinct ids of each table are those of its occurrences.
 void ExpectInverse(const Builder& builder, int num_tables) {
   const HostBags host(builder.bags);
@@ -281,7 +274,7 @@ void ExpectReference(const std::vector<LookupArrays>& group, int num_tables = 1)
   }
 }
 
-TEST_F(BagsTest, RandomGroupsAreAsTheReferenceSays) {
+TEST(BagsTest, RandomGroupsAreAsTheReferenceSays) {
   Builder used_again(3);
   for (uint32_t seed = 0; seed < 25; ++seed) {
     SCOPED_TRACE(seed);
@@ -317,7 +310,7 @@ LookupArrays Large(int64_t n, int64_t num_bags, bool sparse, bool sorted, unsign
   return RaggedArrays(splits, ids);
 }
 
-TEST_F(BagsTest, SizesAroundThoseOfTiles) {
+TEST(BagsTest, SizesAroundThoseOfTiles) {
   for (const int64_t n : {1, 32, 33, 1023, 1024, 1025}) {
     SCOPED_TRACE(n);
     std::vector<LookupArrays> group;
@@ -330,7 +323,7 @@ TEST_F(BagsTest, SizesAroundThoseOfTiles) {
   }
 }
 
-TEST_F(BagsTest, LongBagsAreReported) {
+TEST(BagsTest, LongBagsAreReported) {
   for (const int64_t first : {0, 1, 511, 512, 513, 1500}) {
     for (const int64_t length : {512, 1023, 1024, 1500}) {
       SCOPED_TRACE(testing::Message() << length << " ids after " << first);
@@ -345,7 +338,7 @@ TEST_F(BagsTest, LongBagsAreReported) {
   }
 }
 
-TEST_F(BagsTest, SeveralLookupsAreSortedAtOnce) {
+TEST(BagsTest, SeveralLookupsAreSortedAtOnce) {
   std::vector<LookupArrays> group;
   for (int l = 0; l < 6; ++l) {
     group.push_back(Large(200 + l, 10 * l + 2, true, l == 3, static_cast<unsigned>(l)));
@@ -355,7 +348,7 @@ TEST_F(BagsTest, SeveralLookupsAreSortedAtOnce) {
   ExpectReference(group, 2);
 }
 
-TEST_F(BagsTest, LargeLookupsWithoutSomeIds) {
+TEST(BagsTest, LargeLookupsWithoutSomeIds) {
   std::vector<LookupArrays> group;
   for (const bool sparse : {false, true}) {
     for (const bool sorted : {false, true}) {
@@ -373,19 +366,19 @@ TEST_F(BagsTest, LargeLookupsWithoutSomeIds) {
   ExpectReference(group, 2);
 }
 
-TEST_F(BagsTest, LongRunsOfEmptyBagsBeginWhereTheyBelong) {
+TEST(BagsTest, LongRunsOfEmptyBagsBeginWhereTheyBelong) {
   ExpectReference({SparseArrays(3000, {5, 5, 40, 41, 2500}, {1, 2, 3, 4, 5}), SparseArrays(700, {}, {}),
                    SparseArrays(5000, {4999}, {9}), SparseArrays(5000, {0}, {8})});
 }
 
-TEST_F(BagsTest, EmptyLookupsHaveNoIds) {
+TEST(BagsTest, EmptyLookupsHaveNoIds) {
   ExpectReference({SparseArrays(0, {}, {}), SparseArrays(3, {}, {}), RaggedArrays({0}, {}), DenseArrays({}),
                    RaggedArrays({0, 0, 0}, {})});
   ExpectReference({}, 3);
   ExpectReference({DenseArrays({}), DenseArrays({})}, 1);
 }
 
-TEST_F(BagsTest, ManyLookupsOfManyTables) {
+TEST(BagsTest, ManyLookupsOfManyTables) {
   std::vector<LookupArrays> group;
   for (int l = 0; l < 60; ++l) {
     group.push_back(l % 3 == 0   ? SparseArrays(3, {0, 0, 2}, {l, 1, 2})
@@ -396,7 +389,7 @@ TEST_F(BagsTest, ManyLookupsOfManyTables) {
   ExpectReference(group, 50);
 }
 
-TEST_F(BagsTest, NarrowKeysAreWidenedByTheirSign) {
+TEST(BagsTest, NarrowKeysAreWidenedByTheirSign) {
   LookupArrays is_signed;
   is_signed.key_type = KeyType::kInt32;
   is_signed.ids32 = {-1, std::numeric_limits<int32_t>::min()};
@@ -408,7 +401,7 @@ TEST_F(BagsTest, NarrowKeysAreWidenedByTheirSign) {
   EXPECT_EQ(HostBags(builder.bags).keys, (std::vector<int64_t>{-1, -2147483648, 4294967295, 2147483648}));
 }
 
-TEST_F(BagsTest, SortsOnlyWhatDoesNotRise) {
+TEST(BagsTest, SortsOnlyWhatDoesNotRise) {
   Builder builder(1);
   ASSERT_TRUE(builder.Build({SparseArrays(3, {0, 0, 2}, {1, 2, 3})}).ok());
   EXPECT_EQ(builder.passes, 1);
@@ -421,7 +414,7 @@ TEST_F(BagsTest, SortsOnlyWhatDoesNotRise) {
 }
 
 // A caller that keeps sorting from step to step is told when it need not.
-TEST_F(BagsTest, SortingWhatRisesChangesNothing) {
+TEST(BagsTest, SortingWhatRisesChangesNothing) {
   const LookupArrays arrays = SparseArrays(4, {0, 0, 2, 3}, {1, 2, 3, 4});
   const DeviceLookup lookup(arrays, false);
   const std::vector<std::string> names = {"table0"};
@@ -435,7 +428,7 @@ TEST_F(BagsTest, SortingWhatRisesChangesNothing) {
   ExpectAsReference(builder.bags, {arrays}, 1);
 }
 
-TEST_F(BagsTest, WithoutErrorsTheHostWaitsOnce) {
+TEST(BagsTest, WithoutErrorsTheHostWaitsOnce) {
   Builder builder(1);
   const int64_t before = RoundTrip::count();
   ASSERT_TRUE(builder.Build({RaggedArrays({0, 2, 3}, {1, 2, 3}), DenseArrays({4})}).ok());
@@ -453,11 +446,11 @@ std::string ErrorOf(const LookupArrays& lookup) {
   return status.ok() ? "" : status.message().substr(prefix.size());
 }
 
-TEST_F(BagsTest, ErrorsNameThePlaceAndTheValue) {
+TEST(BagsTest, ErrorsNameThePlaceAndTheValue) {
   for (const BagsError& error : AllBagsErrors()) EXPECT_EQ(ErrorOf(error.lookup), error.text);
 }
 
-TEST_F(BagsTest, TheErrorIsThatOfTheFirstLookup) {
+TEST(BagsTest, TheErrorIsThatOfTheFirstLookup) {
   EXPECT_EQ(Builder(8).Build(GroupWithErrors()).message(), kErrorOfGroup);
 }
 
@@ -505,7 +498,7 @@ Status CpuStatus(const std::vector<LookupArrays>& group, int num_tables) {
   return BuildBags(executor, pointers, specs, inputs, &plan, &ids);
 }
 
-TEST_F(BagsTest, DamagedGroupsAreTheErrorsOfTheCpu) {
+TEST(BagsTest, DamagedGroupsAreTheErrorsOfTheCpu) {
   Builder builder(3);
   int errors = 0;
   for (uint32_t seed = 0; seed < 25; ++seed) {

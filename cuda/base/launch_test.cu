@@ -15,7 +15,6 @@ __global__ void AddOne(int* counts, int64_t n) {
 }
 
 TEST(LaunchTest, EveryElementIsReachedOnce) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   for (const int64_t n : {0, 1, 31, 255, 256, 257, 2000}) {
     DeviceArray<int> counts(std::vector<int>(n + 1, 0));
     ASSERT_TRUE(Launch("AddOne", nullptr, ShapeFor(n), AddOne, counts.data(), n).ok());
@@ -26,7 +25,6 @@ TEST(LaunchTest, EveryElementIsReachedOnce) {
 }
 
 TEST(LaunchTest, FewerThreadsThanWorkLoop) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   DeviceArray<int> counts(std::vector<int>(1000, 0));
   ASSERT_TRUE(Launch("AddOne", nullptr, {3, 64, 0}, AddOne, counts.data(), 1000).ok());
   EXPECT_EQ(counts.Fetch(), std::vector<int>(1000, 1));
@@ -40,7 +38,6 @@ __global__ void Combine(const unsigned* values, unsigned* sums, unsigned* unions
 }
 
 TEST(LaunchTest, EachLaneGetsWhatItsWarpHas) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   std::vector<unsigned> values(64), sums(64, 0), unions(64, 0);
   for (int t = 0; t < 64; ++t) values[t] = 1u << (t * 7 % 31);
   for (int t = 0; t < 64; ++t) {
@@ -65,7 +62,6 @@ TEST(LaunchTest, ShapesHoldTheWork) {
 }
 
 TEST(LaunchTest, AShapeThatNoDeviceHasIsAnError) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   const Status status = Launch("AddOne", nullptr, {1, 4096, 0}, AddOne, static_cast<int*>(nullptr), 0);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_NE(status.message().find("AddOne"), std::string::npos) << status.message();

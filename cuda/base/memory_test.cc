@@ -37,14 +37,7 @@ class CountingAllocator : public DeviceAllocator {
   AsyncAllocator allocator_;
 };
 
-class AllocatorsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
-TEST_F(AllocatorsTest, ABufferFreesItsMemoryOnce) {
+TEST(AllocatorsTest, ABufferFreesItsMemoryOnce) {
   CountingAllocator allocator;
   {
     StatusOr<DeviceBuffer<int>> made = DeviceBuffer<int>::Allocate(&allocator, nullptr, 100);
@@ -69,7 +62,7 @@ TEST_F(AllocatorsTest, ABufferFreesItsMemoryOnce) {
   EXPECT_EQ(allocator.live, 0);
 }
 
-TEST_F(AllocatorsTest, NoElementsNeedNoMemory) {
+TEST(AllocatorsTest, NoElementsNeedNoMemory) {
   CountingAllocator allocator;
   const StatusOr<DeviceBuffer<double>> buffer = DeviceBuffer<double>::Allocate(&allocator, nullptr, 0);
   ASSERT_TRUE(buffer.ok());
@@ -77,7 +70,7 @@ TEST_F(AllocatorsTest, NoElementsNeedNoMemory) {
   EXPECT_EQ(allocator.live, 0);
 }
 
-TEST_F(AllocatorsTest, MemoryThatIsNotThereIsAnError) {
+TEST(AllocatorsTest, MemoryThatIsNotThereIsAnError) {
   AsyncAllocator allocator;
   for (const int64_t size : {std::numeric_limits<int64_t>::max(), int64_t{1} << 58, int64_t{1} << 48}) {
     const StatusOr<DeviceBuffer<double>> buffer = DeviceBuffer<double>::Allocate(&allocator, nullptr, size);
@@ -88,7 +81,7 @@ TEST_F(AllocatorsTest, MemoryThatIsNotThereIsAnError) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the error stays for others to find";
 }
 
-TEST_F(AllocatorsTest, PinnedMemoryIsTheHostsAndTheDevices) {
+TEST(AllocatorsTest, PinnedMemoryIsTheHostsAndTheDevices) {
   StatusOr<PinnedBuffer<int>> buffer = PinnedBuffer<int>::Allocate(3);
   ASSERT_TRUE(buffer.ok());
   PinnedBuffer<int> pinned = std::move(buffer.value());
@@ -99,7 +92,7 @@ TEST_F(AllocatorsTest, PinnedMemoryIsTheHostsAndTheDevices) {
   EXPECT_EQ(PinnedBuffer<int>::Allocate(0).value().data(), nullptr);
 }
 
-TEST_F(AllocatorsTest, TheDevicesPoolKeepsWhatIsFreed) {
+TEST(AllocatorsTest, TheDevicesPoolKeepsWhatIsFreed) {
   constexpr int64_t kBytes = int64_t{4} << 20;
   cudaMemPool_t pool = nullptr;
   ASSERT_EQ(cudaDeviceGetMemPool(&pool, 0), cudaSuccess);
@@ -118,7 +111,7 @@ TEST_F(AllocatorsTest, TheDevicesPoolKeepsWhatIsFreed) {
   EXPECT_EQ(number, 12345u);
 }
 
-TEST_F(AllocatorsTest, FreedPinnedMemoryGoesOnceTheStreamIsThere) {
+TEST(AllocatorsTest, FreedPinnedMemoryGoesOnceTheStreamIsThere) {
   PinnedAllocator allocator;
   void* const memory = allocator.Allocate(nullptr, 4000).value();
   cudaPointerAttributes attributes;
@@ -133,7 +126,7 @@ TEST_F(AllocatorsTest, FreedPinnedMemoryGoesOnceTheStreamIsThere) {
   cudaGetLastError();
 }
 
-TEST_F(AllocatorsTest, FreedPinnedMemoryStaysWhileTheStreamUsesIt) {
+TEST(AllocatorsTest, FreedPinnedMemoryStaysWhileTheStreamUsesIt) {
   DeviceArray<int> array(std::vector<int>(1000, 0));
   cudaStream_t stream;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
@@ -169,10 +162,7 @@ TEST(PartsTest, EveryPlaceIsInThePartThatHoldsIt) {
 
 class TransfersTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
-  }
+  void SetUp() override { ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess); }
   void TearDown() override {
     if (stream_ != nullptr) {
       ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);

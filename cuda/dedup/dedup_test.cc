@@ -93,13 +93,6 @@ void ExpectReference(const Tables& tables, int64_t spare = 0) {
   ASSERT_EQ(result.counts, expected.counts);
 }
 
-class DedupTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
 // The inverse of Mix64.
 uint64_t Unmix64(uint64_t x) {
   x ^= x >> 31 ^ x >> 62;
@@ -150,27 +143,27 @@ TEST(Unmix64Test, IsTheInverseOfMix64) {
   }
 }
 
-TEST_F(DedupTest, OneTableAgreesWithTheReference) {
+TEST(DedupTest, OneTableAgreesWithTheReference) {
   for (const auto& [name, ids] : Batches()) {
     SCOPED_TRACE(name);
     ExpectReference({ids});
   }
 }
 
-TEST_F(DedupTest, SizesAroundThoseOfBlocksAndTiles) {
+TEST(DedupTest, SizesAroundThoseOfBlocksAndTiles) {
   for (const int64_t n : {2, 31, 32, 33, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 2048}) {
     SCOPED_TRACE(n);
     ExpectReference({RandomIds(n, n / 2 + 1, n)});
   }
 }
 
-TEST_F(DedupTest, EqualIdsOfTwoTablesAreDistinct) {
+TEST(DedupTest, EqualIdsOfTwoTablesAreDistinct) {
   ExpectReference({{7, 8, 7}, {8, 8}, {}, {7}});
   const std::vector<int64_t> ids = ZipfIds(700, 300, 1.05, 1);
   ExpectReference({ids, ids, ids, ids, ids});
 }
 
-TEST_F(DedupTest, TablesOfManyKindsAgreeWithTheReference) {
+TEST(DedupTest, TablesOfManyKindsAgreeWithTheReference) {
   Tables tables;
   for (const auto& [name, ids] : Batches()) {
     tables.emplace_back(ids.begin(), ids.begin() + std::min<size_t>(ids.size(), 900));
@@ -182,7 +175,7 @@ TEST_F(DedupTest, TablesOfManyKindsAgreeWithTheReference) {
   ExpectReference(Tables(600));
 }
 
-TEST_F(DedupTest, TablesThatAreNotMerged) {
+TEST(DedupTest, TablesThatAreNotMerged) {
   DeviceArray<int64_t> keys({5, 6, 5, 5, 5, 6, 6, 5});
   DeviceArray<int64_t> table_begin({0, 3, 6, 6, 8});
   DeviceArray<uint8_t> is_merged({1, 0, 0, 1});
@@ -202,13 +195,13 @@ TEST_F(DedupTest, TablesThatAreNotMerged) {
   EXPECT_EQ(counts.Fetch(), (std::vector<int32_t>{2, 1, 1, 1, 1, 1, 1, 0}));
 }
 
-TEST_F(DedupTest, WithFewerIdsThanTheHostKnowsOf) {
+TEST(DedupTest, WithFewerIdsThanTheHostKnowsOf) {
   ExpectReference({{}}, 50);
   ExpectReference({{4711, 1}, {}, {4711}}, 5);
   ExpectReference({RandomIds(1000, 400, 6), RandomIds(1000, 400, 7)}, 1500);
 }
 
-TEST_F(DedupTest, KeysAndCountsNeedNotBeWanted) {
+TEST(DedupTest, KeysAndCountsNeedNotBeWanted) {
   DeviceArray<int64_t> keys({5, 6, 5});
   DeviceArray<int64_t> table_begin({0, 3});
   DeviceArray<int64_t> begin({-1, -1});
@@ -258,14 +251,7 @@ void ExpectReferenceSegments(const std::vector<int32_t>& inverse, int64_t unique
   ASSERT_EQ(positions.Fetch(), expected.positions);
 }
 
-class SegmentsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
-TEST_F(SegmentsTest, OfBatchesAgreeWithTheReference) {
+TEST(SegmentsTest, OfBatchesAgreeWithTheReference) {
   const std::vector<std::vector<int64_t>> batches = {{},
                                                      {5},
                                                      HostileIds(),
@@ -281,7 +267,7 @@ TEST_F(SegmentsTest, OfBatchesAgreeWithTheReference) {
 }
 
 // The sort uses only the bits that the numbers have.
-TEST_F(SegmentsTest, NumbersOfIdsAroundPowersOfTwo) {
+TEST(SegmentsTest, NumbersOfIdsAroundPowersOfTwo) {
   for (const int64_t unique : {1, 2, 3, 4, 255, 256, 257, 1023, 1024, 1025}) {
     SCOPED_TRACE(unique);
     std::mt19937 random(static_cast<unsigned>(unique));
@@ -292,7 +278,7 @@ TEST_F(SegmentsTest, NumbersOfIdsAroundPowersOfTwo) {
   }
 }
 
-TEST_F(SegmentsTest, IdsWithoutOccurrencesHaveEmptySegments) {
+TEST(SegmentsTest, IdsWithoutOccurrencesHaveEmptySegments) {
   ExpectReferenceSegments({3, 1, 3}, 5);
   ExpectReferenceSegments({}, 7);
   ExpectReferenceSegments({}, 1000);

@@ -137,14 +137,7 @@ void ExpectSameFiles(Run& one, Run& other) {
   }
 }
 
-class GpuCheckpointTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
-TEST_F(GpuCheckpointTest, BothEnginesWriteTheSameFiles) {
+TEST(GpuCheckpointTest, BothEnginesWriteTheSameFiles) {
   for (const Kind& kind : Kinds()) {
     SCOPED_TRACE(kind.options.name);
     const auto on_cpu = RunOn(CpuEngineOfTests(), kind);
@@ -180,7 +173,7 @@ void ExpectMoves(const EngineCase& from, const EngineCase& to, const Kind& kind)
   EXPECT_TRUE(state_of(to, moved.tables) == state_of(from, run->tables)) << "after more steps";
 }
 
-TEST_F(GpuCheckpointTest, EachEngineReadsWhatTheOtherWrote) {
+TEST(GpuCheckpointTest, EachEngineReadsWhatTheOtherWrote) {
   for (const Kind& kind : Kinds()) {
     SCOPED_TRACE(kind.options.name);
     ExpectMoves(CpuEngineOfTests(), GpuEngineOfTests(), kind);
@@ -188,7 +181,7 @@ TEST_F(GpuCheckpointTest, EachEngineReadsWhatTheOtherWrote) {
   }
 }
 
-TEST_F(GpuCheckpointTest, ATableInTheHostsMemoryIsSavedAsAnyOther) {
+TEST(GpuCheckpointTest, ATableInTheHostsMemoryIsSavedAsAnyOther) {
   Kind kind = {Options("table", 5), "adam", 2};
   const auto on_device = RunOn(GpuEngineOfTests(), kind);
   kind.options.memory = RowMemory::kHost;
@@ -244,7 +237,7 @@ Status SaveWith(const EngineContext& context, EngineTable* table, const SaveRequ
   return written;
 }
 
-TEST_F(GpuCheckpointTest, MemoryDoesNotGrowWithTheTable) {
+TEST(GpuCheckpointTest, MemoryDoesNotGrowWithTheTable) {
   // Rows of 96 KiB with slots: a piece of 16 MiB has few of them, and a row few CUDA threads.
   const TableOptions options = Options("wide", 8192);
   const Tables tables = MakeTables(options, 1);
@@ -310,7 +303,7 @@ WindowedRead ReadIn(EngineTable* table, int64_t window_rows) {
   return read;
 }
 
-TEST_F(GpuCheckpointTest, TablesAreReadAndEvictedWindowByWindow) {
+TEST(GpuCheckpointTest, TablesAreReadAndEvictedWindowByWindow) {
   TableOptions options = Options("table");
   options.admission.kind = Admission::Kind::kCounter;
   options.admission.filter_freq = 3;

@@ -301,10 +301,6 @@ TEST_F(WaitingIdsTest, AnErasedIdHasNoRowAndDoesNotWait) {
 // A table in memory that is limited, filled by FindOrMake.
 class LimitedTableTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   void Make(const TableOptions& options) {
     auto made = DeviceTable::Create(nullptr, {&memory_, &memory_}, options);
     ASSERT_TRUE(made.ok()) << made.status().message();

@@ -17,12 +17,7 @@
 namespace sok {
 namespace {
 
-class GpuFewStepsTest : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
+class GpuFewStepsTest : public testing::TestWithParam<std::string> {};
 
 // A table that evicts rows when it is full, and one with admission that evicts rows at a save.
 std::vector<TableOptions> TwoTables() {

@@ -24,19 +24,12 @@ EngineCase InHostMemory(EngineCase engine_case) {
 }
 
 #define SOK_HOST_MEMORY_OFFERS(suite) \
-  INSTANTIATE_TEST_SUITE_P(Gpu, suite, testing::ValuesIn(GpuCases(InHostMemory(GpuCase()))), NameOfCase)
+  INSTANTIATE_TEST_SUITE_P(Gpu, suite, testing::Values(InHostMemory(GpuCase())), NameOfCase)
 
 SOK_HOST_MEMORY_OFFERS(TableContract);
 SOK_HOST_MEMORY_OFFERS(StaticContract);
 SOK_HOST_MEMORY_OFFERS(EraseContract);
 SOK_HOST_MEMORY_OFFERS(ContentsContract);
-
-class GpuHostMemoryTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
 
 TableOptions Options(const std::string& name, int64_t dim, RowMemory memory) {
   TableOptions options = ContractOptions(name, dim);
@@ -55,7 +48,7 @@ cudaMemoryType MemoryOfRows(EngineTable* table) {
   return attributes.type;
 }
 
-TEST_F(GpuHostMemoryTest, RowsAndSlotsAreInPinnedMemory) {
+TEST(GpuHostMemoryTest, RowsAndSlotsAreInPinnedMemory) {
   std::mt19937_64 random(1);
   for (const bool hashed : {true, false}) {
     TableOptions options = Options("table", 3, RowMemory::kHost);
@@ -77,7 +70,7 @@ TEST_F(GpuHostMemoryTest, RowsAndSlotsAreInPinnedMemory) {
 }
 
 // The bits do not depend on where rows are, nor on the engine.
-TEST_F(GpuHostMemoryTest, StepsGiveTheSameBits) {
+TEST(GpuHostMemoryTest, StepsGiveTheSameBits) {
   const std::vector<int64_t> keys = DistinctIds(150, 4);
   for (const std::string optimizer : {"adam", "lazy_adam"}) {
     std::vector<TableState> states;
@@ -103,7 +96,7 @@ TEST_F(GpuHostMemoryTest, StepsGiveTheSameBits) {
 
 // Host memory is freed by calls that are not ordered with streams. It must stay for work that streams have
 // not done yet.
-TEST_F(GpuHostMemoryTest, MemoryIsThereForWorkThatIsLate) {
+TEST(GpuHostMemoryTest, MemoryIsThereForWorkThatIsLate) {
   const EngineCase engine_case = InHostMemory(GpuCase());
   InlineExecutor executor;
   for (int round = 0; round < 3; ++round) {

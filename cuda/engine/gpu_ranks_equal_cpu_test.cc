@@ -22,10 +22,6 @@ constexpr int64_t kTokenWord = 3;
 
 class GpuRanksEqualCpuTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   void Make(const ShardedTables& group, int ranks) {
     group_ = group;
     cpu_ = std::make_unique<ContractRanks>(cpu_case_, executor_, ranks, group.options, group.modes);

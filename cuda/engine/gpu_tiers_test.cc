@@ -47,7 +47,6 @@ std::ostream& operator<<(std::ostream& out, const Moves& moves) {
 class GpuTiersTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
     engine_.tiers = {128, "", /*by_frequency=*/false};
     group_ = std::make_unique<ContractGroup>(
         engine_, executor_,
@@ -133,10 +132,6 @@ TEST_F(GpuTiersTest, ADiskBelowNoLimitIsRefusedByName) {
 // A table with 8 rows in device memory and 4 in the host's, the others on disk.
 class GpuDiskTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   void Make(int64_t dim, const std::string& folder = testing::TempDir(), int64_t capacity = 0) {
     TableOptions options = ContractOptions("items", dim);
     options.capacity = capacity;

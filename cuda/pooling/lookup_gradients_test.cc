@@ -15,10 +15,6 @@ namespace {
 
 class OccurrenceGradientsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   // Lookups of one host lookup, one after the other in the group's occurrences.
   struct Case {
     bool pooled;
@@ -115,13 +111,6 @@ TEST_F(OccurrenceGradientsTest, MoreLookupsThanALaunchTakes) {
   ExpectGradients(MakeRandomLookup(options, /*seed=*/9), cases);
 }
 
-class WeightGradientsOnDeviceTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
 struct Expected {
   std::vector<float> grad;
   std::vector<float> out;  // in the order of the occurrences
@@ -138,7 +127,7 @@ Expected ExpectedOf(const RandomLookup& host, Combiner combiner, int64_t stride)
   return expected;
 }
 
-TEST_F(WeightGradientsOnDeviceTest, AreThoseOfTheHostBitForBit) {
+TEST(WeightGradientsOnDeviceTest, AreThoseOfTheHostBitForBit) {
   for (const int64_t dim : kDeviceDims) {
     RandomLookupOptions options;
     options.dim = dim;
@@ -164,7 +153,7 @@ TEST_F(WeightGradientsOnDeviceTest, AreThoseOfTheHostBitForBit) {
 }
 
 // Ids in a different order than their bags, some of them in no bag.
-TEST_F(WeightGradientsOnDeviceTest, GoWhereTheCallerHasTheWeights) {
+TEST(WeightGradientsOnDeviceTest, GoWhereTheCallerHasTheWeights) {
   RandomLookupOptions options;
   options.dim = 5;
   const DeviceLookup lookup(MakeRandomLookup(options, /*seed=*/2), /*seed=*/3);
@@ -193,7 +182,7 @@ TEST_F(WeightGradientsOnDeviceTest, GoWhereTheCallerHasTheWeights) {
   }
 }
 
-TEST_F(WeightGradientsOnDeviceTest, DivisorsOfZeroAndEmptyBags) {
+TEST(WeightGradientsOnDeviceTest, DivisorsOfZeroAndEmptyBags) {
   RandomLookup host = MakeRandomLookup({}, /*seed=*/3);
   host.inverse = {0, 1, 2, 3, 4};
   host.offsets = {0, 0, 2, 4, 4, 5};

@@ -15,13 +15,6 @@ namespace {
 
 constexpr float kUnwritten = 77.0f;
 
-class PoolTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
 // How a lookup's output is computed and where it is stored.
 struct Output {
   bool pooled = true;
@@ -89,7 +82,7 @@ RandomLookupOptions OptionsFor(int64_t dim, int64_t bags, int64_t longest_bag) {
   return options;
 }
 
-TEST_F(PoolTest, EveryDimCombinerAndKindInOneGroup) {
+TEST(PoolTest, EveryDimCombinerAndKindInOneGroup) {
   std::vector<std::unique_ptr<DeviceLookup>> lookups;
   Group group;
   for (const int64_t dim : kDeviceDims) {
@@ -106,7 +99,7 @@ TEST_F(PoolTest, EveryDimCombinerAndKindInOneGroup) {
 }
 
 // All the ways in which the rows of a bag are grouped.
-TEST_F(PoolTest, BagsOfEveryLength) {
+TEST(PoolTest, BagsOfEveryLength) {
   RandomLookup lookup = MakeRandomLookup(OptionsFor(8, 1, 1), /*seed=*/3);
   lookup.inverse.clear();
   lookup.offsets = {0};
@@ -139,7 +132,7 @@ RandomLookup LookupWithLongBags(int64_t dim) {
   return lookup;
 }
 
-TEST_F(PoolTest, LongBags) {
+TEST(PoolTest, LongBags) {
   const DeviceLookup device(LookupWithLongBags(/*dim=*/35), /*seed=*/5);
   Group group;
   group.Add(device, {true, Combiner::kMean, false, /*shift=*/1, /*gap=*/2});
@@ -147,7 +140,7 @@ TEST_F(PoolTest, LongBags) {
   group.ExpectOutputs();
 }
 
-TEST_F(PoolTest, LongBagsWithAbsentIds) {
+TEST(PoolTest, LongBagsWithAbsentIds) {
   const DeviceLookup device(LookupWithLongBags(/*dim=*/3), /*seed=*/5, /*absent=*/3,
                             Initializer{InitializerKind::kUniform, -0.5f, 0.25f, 77});
   Group group;
@@ -156,7 +149,7 @@ TEST_F(PoolTest, LongBagsWithAbsentIds) {
   group.ExpectOutputs();
 }
 
-TEST_F(PoolTest, OutputsMayLieAnywhereAndGapsStay) {
+TEST(PoolTest, OutputsMayLieAnywhereAndGapsStay) {
   for (const int64_t dim : {1, 4, 6, 64}) {
     const DeviceLookup lookup(MakeRandomLookup(OptionsFor(dim, 9, 12), 1),
                               /*seed=*/static_cast<uint64_t>(dim));
@@ -171,7 +164,7 @@ TEST_F(PoolTest, OutputsMayLieAnywhereAndGapsStay) {
   }
 }
 
-TEST_F(PoolTest, AbsentIdsReadTheirInitialRows) {
+TEST(PoolTest, AbsentIdsReadTheirInitialRows) {
   for (const InitializerKind kind : {InitializerKind::kConstant, InitializerKind::kUniform,
                                      InitializerKind::kNormal, InitializerKind::kTruncatedNormal}) {
     for (const int64_t dim : {1, 3, 8}) {
@@ -188,7 +181,7 @@ TEST_F(PoolTest, AbsentIdsReadTheirInitialRows) {
   }
 }
 
-TEST_F(PoolTest, DivisorsOfZeroGiveZeros) {
+TEST(PoolTest, DivisorsOfZeroGiveZeros) {
   RandomLookup lookup = MakeRandomLookup(OptionsFor(4, 1, 1), /*seed=*/3);
   lookup.table[0] = INFINITY;
   lookup.inverse = {0, 0, 1, 2, 3};
@@ -202,7 +195,7 @@ TEST_F(PoolTest, DivisorsOfZeroGiveZeros) {
 }
 
 // A sum that starts with 0 would lose the sign of a row of -0.
-TEST_F(PoolTest, NegativeZerosKeepTheirSign) {
+TEST(PoolTest, NegativeZerosKeepTheirSign) {
   RandomLookup lookup = MakeRandomLookup(OptionsFor(4, 1, 1), /*seed=*/3);
   std::fill(lookup.table.begin(), lookup.table.end(), -0.0f);
   lookup.inverse = {0, 1, 2};
@@ -218,7 +211,7 @@ TEST_F(PoolTest, NegativeZerosKeepTheirSign) {
 }
 
 // More lookups than one launch takes, some of them without bags, and sizes around those of a block.
-TEST_F(PoolTest, ManySmallLookups) {
+TEST(PoolTest, ManySmallLookups) {
   std::vector<std::unique_ptr<DeviceLookup>> lookups;
   Group group;
   for (int64_t bags = 0; bags < 5; ++bags) {
@@ -238,7 +231,7 @@ TEST_F(PoolTest, ManySmallLookups) {
   group.ExpectOutputs();
 }
 
-TEST_F(PoolTest, NoLookups) { EXPECT_TRUE(EnqueueOutputs(nullptr, {}).ok()); }
+TEST(PoolTest, NoLookups) { EXPECT_TRUE(EnqueueOutputs(nullptr, {}).ok()); }
 
 }  // namespace
 }  // namespace sok

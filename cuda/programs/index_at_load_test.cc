@@ -28,7 +28,6 @@ constexpr int64_t kBytesOfKey = 64;
 class IndexAtLoadTest : public testing::TestWithParam<double> {
  protected:
   void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
     n_ = BySize<int64_t>(2000, 3'000'000, int64_t{1} << 27);
     n_ = std::min(n_, free_bytes_of_tests / kBytesOfKey);
   }

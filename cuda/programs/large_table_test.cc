@@ -136,10 +136,6 @@ std::vector<float> InitialRow(const TableOptions& options, int64_t key) {
 
 class LargeTableTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   // Looks up the keys [0, n) in pieces, and expects rows of these options in a sample of the outputs.
   static void InsertAndCheck(LargeTable* table, const TableOptions& options, int64_t n, int64_t floats_of_row,
                              bool training) {

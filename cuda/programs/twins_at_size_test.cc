@@ -228,7 +228,6 @@ Trained Train(const EngineCase& engine) {
 }
 
 TEST(SameBitsTest, TenRunsOfTraining) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   const EngineCase engine = GpuCase();
   const Trained first = Train(engine);
   ASSERT_FALSE(first.contents[0].keys.empty());

@@ -209,14 +209,7 @@ std::vector<int32_t> BagLengths(int64_t ids, uint64_t seed) {
   return lengths;
 }
 
-class RouteTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
-TEST_F(RouteTest, TablesOfAllPlacements) {
+TEST(RouteTest, TablesOfAllPlacements) {
   for (const int ranks : {1, 2, 3, 8}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
     std::vector<int64_t> boundaries = {0};
@@ -242,7 +235,7 @@ TEST_F(RouteTest, TablesOfAllPlacements) {
   }
 }
 
-TEST_F(RouteTest, SizesAroundThoseOfBlocksAndTiles) {
+TEST(RouteTest, SizesAroundThoseOfBlocksAndTiles) {
   for (const int64_t n : {0, 1, 2, 31, 33, 255, 256, 257, 1023, 1024, 1025}) {
     SCOPED_TRACE(n);
     const std::vector<int64_t> ids = RandomIds(n, n / 2 + 1, n);
@@ -251,7 +244,7 @@ TEST_F(RouteTest, SizesAroundThoseOfBlocksAndTiles) {
   }
 }
 
-TEST_F(RouteTest, OneBagAndOneKey) {
+TEST(RouteTest, OneBagAndOneKey) {
   const std::vector<int64_t> equal(600, INT64_MIN);
   ASSERT_NO_FATAL_FAILURE(ExpectReference({{equal, Placement(), {600}}, {equal, Placement(), {600}}}, 3));
   ASSERT_NO_FATAL_FAILURE(

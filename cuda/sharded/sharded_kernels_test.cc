@@ -53,15 +53,9 @@ void ExpectCopiesOfAllSizes() {
   }
 }
 
-TEST(CopyPiecesTest, Words) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  ExpectCopiesOfAllSizes<int64_t>();
-}
+TEST(CopyPiecesTest, Words) { ExpectCopiesOfAllSizes<int64_t>(); }
 
-TEST(CopyPiecesTest, Numbers) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  ExpectCopiesOfAllSizes<int32_t>();
-}
+TEST(CopyPiecesTest, Numbers) { ExpectCopiesOfAllSizes<int32_t>(); }
 
 constexpr GradientFormat kFormats[] = {GradientFormat::kFloat16, GradientFormat::kBfloat16};
 
@@ -91,7 +85,6 @@ std::vector<float> Floats() {
 }
 
 TEST(GradientWordsTest, EncodesAsTheCpu) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   const std::vector<float> values = Floats();
   const auto n = static_cast<int64_t>(values.size());
   DeviceArray<float> device_values(values);
@@ -111,7 +104,6 @@ TEST(GradientWordsTest, EncodesAsTheCpu) {
 }
 
 TEST(GradientWordsTest, DecodesAsTheCpu) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   // Every 13th number: all exponents, and both signs.
   std::vector<uint16_t> encoded;
   for (uint32_t bits = 0; bits < 1u << 16; bits += 13) encoded.push_back(static_cast<uint16_t>(bits));
@@ -149,7 +141,6 @@ std::vector<int32_t> BagBegins() {
 }
 
 TEST(SummedBagsTest, DividesAsTheCpu) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   const std::vector<int32_t> begin = BagBegins();
   const auto bags = static_cast<int64_t>(begin.size()) - 1;
   DeviceArray<int32_t> device_begin(begin);
@@ -171,7 +162,6 @@ TEST(SummedBagsTest, DividesAsTheCpu) {
 }
 
 TEST(SummedBagsTest, ScalesGradientsAsTheCpu) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   const std::vector<int32_t> begin = BagBegins();
   const std::vector<int32_t> bags = {1, 8, 2, 8, 5, 4, 3, 1};
   const auto sums = static_cast<int64_t>(bags.size());
@@ -242,14 +232,7 @@ Sums FindSums(const std::vector<std::vector<int32_t>>& parts, int ranks, int64_t
   return {offsets.Fetch(), damaged.Fetch()[0]};
 }
 
-class ServedIdsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
-TEST_F(ServedIdsTest, SumsLieOneAfterTheOther) {
+TEST(ServedIdsTest, SumsLieOneAfterTheOther) {
   std::mt19937 random(1);
   for (const size_t most : {0, 1, 5, 300, 1500}) {
     std::vector<std::vector<int32_t>> parts(6);
@@ -273,7 +256,7 @@ TEST_F(ServedIdsTest, SumsLieOneAfterTheOther) {
   }
 }
 
-TEST_F(ServedIdsTest, DamagedLengthsAreNoticed) {
+TEST(ServedIdsTest, DamagedLengthsAreNoticed) {
   std::vector<int64_t> ids_begin;
   EXPECT_EQ(FindSums({{1}, {2, 1}, {3}, {}, {5}, {1}}, 3, 0, &ids_begin).damaged, kNoDamage);
   EXPECT_EQ(FindSums({{1}, {2, 1}, {3}, {}, {5}, {1}}, 3, 1, &ids_begin).damaged, 2u);
@@ -285,7 +268,7 @@ TEST_F(ServedIdsTest, DamagedLengthsAreNoticed) {
   EXPECT_EQ(FindSums({{1}, wraps}, 2, -(int64_t{1} << 32), &ids_begin).damaged, 1u);
 }
 
-TEST_F(ServedIdsTest, CountsAddUp) {
+TEST(ServedIdsTest, CountsAddUp) {
   std::mt19937 random(2);
   for (const int64_t n : {0, 1, 255, 257, 2000}) {
     const int64_t unique = n / 3 + 1;
@@ -312,7 +295,7 @@ TEST_F(ServedIdsTest, CountsAddUp) {
   }
 }
 
-TEST_F(ServedIdsTest, CountsStopAtTheirBoundAndMustBePositive) {
+TEST(ServedIdsTest, CountsStopAtTheirBoundAndMustBePositive) {
   DeviceArray<int32_t> inverse({0, 0, 0, 1, 1, 2, 2});
   DeviceArray<int32_t> counts({INT32_MAX, 5, INT32_MAX, INT32_MAX - 1, 1, 0, -4});
   DeviceArray<int32_t> sums({-1, -1, -1});

@@ -52,10 +52,6 @@ std::vector<float> NewRecord(const Initializer& initializer, int64_t key, int64_
 
 class DeviceRowStoreTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   // Some columns of the rows [0, n).
   static std::vector<float> Read(const DeviceRowStore& store, int64_t n, int64_t first_column,
                                  int64_t columns) {
@@ -360,10 +356,6 @@ using Fresh = DeviceSlabs::Fresh;
 
 class DeviceSlabsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   // Records of 8 bytes as a column of numbers.
   static std::vector<int64_t> Read(const ColumnView<int64_t>& column, int64_t first, int64_t n) {
     DeviceArray<int64_t> values(std::vector<int64_t>(n, -7));

@@ -190,10 +190,6 @@ std::vector<int64_t> SomeRows(int64_t rows, int64_t n, std::mt19937_64* random) 
 
 class DeviceTiersTest : public testing::TestWithParam<bool> {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   // One call for all of these tables, with their rows.
   void BringUpAll(const std::vector<TieredRows*>& tables, const std::vector<std::vector<int64_t>>& rows) {
     std::vector<std::unique_ptr<DeviceArray<int64_t>>> arrays;

@@ -47,10 +47,6 @@ std::vector<int64_t> Sorted(const Rows& rows, bool by_frequency) {
 
 class ChooseLeastTest : public ::testing::TestWithParam<bool> {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   void WriteColumn(const std::vector<int64_t>& values, DeviceColumn<int64_t>* column) {
     const auto n = static_cast<int64_t>(values.size());
     ASSERT_TRUE(column->Reserve(nullptr, n).ok());

@@ -26,10 +26,6 @@ constexpr int64_t kRows = 100;
 
 class DeviceRowChangesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   void Start() {
     ASSERT_TRUE(on_host_.Start(kRows).ok());
     ASSERT_TRUE(on_device_.Start(nullptr, kRows).ok());
@@ -119,10 +115,7 @@ TEST_F(DeviceRowChangesTest, RandomStreamsEqualTheHosts) {
 
 class StreamOrderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-    Restart();
-  }
+  void SetUp() override { Restart(); }
 
   void Restart() {
     for (auto& stream : streams_) stream = std::make_unique<DeviceStream>();
@@ -245,7 +238,6 @@ void ExpectTable(const TableWithFreeRows& table, const NewRowsOfTable& made, std
 }
 
 TEST(MakeRowsTest, OfSeveralTables) {
-  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   AsyncAllocator memory;
   const std::vector<NewRowsOfTable> made = {
       {{InitializerKind::kUniform, -1.0f, 1.0f, 1}, 16, {{16, 0.1f}}, 70},

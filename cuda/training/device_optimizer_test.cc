@@ -170,13 +170,6 @@ class OptimizerTwins {
 
 namespace {
 
-class DeviceOptimizerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-};
-
 // A random step with sums: some rows, and some distinct ids without one.
 void TakeSummedStep(const std::vector<float>& hyper, int64_t dim, uint64_t seed, OptimizerTwins* twins) {
   std::mt19937_64 random(seed);
@@ -198,7 +191,7 @@ void TakeStoredStep(const std::vector<float>& hyper, int64_t dim, uint64_t seed,
   twins->StoredStep(hyper, step.rows, step.grads);
 }
 
-class EveryRuleTest : public DeviceOptimizerTest, public ::testing::WithParamInterface<RuleCase> {};
+class EveryRuleTest : public ::testing::TestWithParam<RuleCase> {};
 
 TEST_P(EveryRuleTest, TrainsToTheBitsOfTheHost) {
   const std::vector<float>& hyper = GetParam().hyper;
@@ -232,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryRuleTest, ::testing::ValuesIn(AllRuleCases())
 
 // Rows whose slots depend on the whole gradient: its sum of squares has one order for any number of lanes, in
 // shared memory and, for long rows, outside of it.
-TEST_F(DeviceOptimizerTest, RowwiseAdagradOfEveryDim) {
+TEST(DeviceOptimizerTest, RowwiseAdagradOfEveryDim) {
   const std::vector<float> hyper = {0.1f, 0.1f, 1e-8f};
   for (const int64_t dim :
        {1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 36, 48, 63, 64, 100, 128, 129, 256, 1000, 1028}) {
@@ -244,7 +237,7 @@ TEST_F(DeviceOptimizerTest, RowwiseAdagradOfEveryDim) {
   }
 }
 
-TEST_F(DeviceOptimizerTest, HotIds) {
+TEST(DeviceOptimizerTest, HotIds) {
   for (const char* name : {"sgd", "rowwise_adagrad", "adam"}) {
     const std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
     OptimizerTwins twins(name, /*rows=*/20, /*dim=*/8, hyper);
@@ -255,7 +248,7 @@ TEST_F(DeviceOptimizerTest, HotIds) {
 }
 
 // So many that a warp takes several in turn.
-TEST_F(DeviceOptimizerTest, ManyRows) {
+TEST(DeviceOptimizerTest, ManyRows) {
   for (const char* name : {"adam", "group_ftrl"}) {
     const std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
     OptimizerTwins twins(name, /*rows=*/17000, /*dim=*/64, hyper);
@@ -265,7 +258,7 @@ TEST_F(DeviceOptimizerTest, ManyRows) {
 }
 
 // A change of a decay factor brings all rows up to date first.
-TEST_F(DeviceOptimizerTest, FactorsMayChange) {
+TEST(DeviceOptimizerTest, FactorsMayChange) {
   for (const char* name : {"adam", "nadam", "keras_rmsprop_centered"}) {
     std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
     OptimizerTwins twins(name, /*rows=*/10, /*dim=*/5, hyper);
@@ -283,7 +276,7 @@ void TakeEmptySteps(const std::vector<float>& hyper, int64_t steps, OptimizerTwi
   for (int64_t s = 0; s < steps; ++s) twins->StoredStep(hyper, {}, {});
 }
 
-TEST_F(DeviceOptimizerTest, LongGapsAndMomentsThatAreInfinite) {
+TEST(DeviceOptimizerTest, LongGapsAndMomentsThatAreInfinite) {
   const float inf = std::numeric_limits<float>::infinity();
   // Series in which powers of beta1 or of beta2 vanish, also with one term; steps that have to be walked; the
   // usual betas.
@@ -308,7 +301,7 @@ TEST_F(DeviceOptimizerTest, LongGapsAndMomentsThatAreInfinite) {
   }
 }
 
-TEST_F(DeviceOptimizerTest, SlotsThatAreInfiniteStaySo) {
+TEST(DeviceOptimizerTest, SlotsThatAreInfiniteStaySo) {
   const std::vector<float> hyper = {0.01f, 0.1f, 1e-3f};
   OptimizerTwins twins("keras_rmsprop", /*rows=*/4, /*dim=*/4, hyper);
   TakeStoredStep(hyper, 4, /*seed=*/1, &twins);
@@ -321,7 +314,7 @@ TEST_F(DeviceOptimizerTest, SlotsThatAreInfiniteStaySo) {
 }
 
 // The history moves when it grows. With beta1 0 each step changes four coefficients.
-TEST_F(DeviceOptimizerTest, HistoriesGrow) {
+TEST(DeviceOptimizerTest, HistoriesGrow) {
   const std::vector<float> hyper = {0.01f, 0.0f, 0.99f, 1e-3f};
   OptimizerTwins twins("adam", /*rows=*/4, /*dim=*/1, hyper);
   TakeStoredStep(hyper, 1, /*seed=*/1, &twins);
@@ -346,7 +339,7 @@ class FewAllocations : public DeviceAllocator {
 };
 
 // It grows two arrays.
-TEST_F(DeviceOptimizerTest, AHistoryThatCannotGrowKeepsItsSteps) {
+TEST(DeviceOptimizerTest, AHistoryThatCannotGrowKeepsItsSteps) {
   AdamHistory host(0.0f, 0.99f);
   for (int step = 0; step < 128; ++step) host.Append(0.01f * static_cast<float>(step + 1));
   const AdamHistoryView want = host.view();
@@ -375,7 +368,7 @@ TEST_F(DeviceOptimizerTest, AHistoryThatCannotGrowKeepsItsSteps) {
 
 // Memory is freed after the work of the stream that used it last, which need not be the one that allocated
 // it.
-TEST_F(DeviceOptimizerTest, StepsMayComeOnSeveralStreams) {
+TEST(DeviceOptimizerTest, StepsMayComeOnSeveralStreams) {
   // After the default stream, on which the test copies.
   cudaStream_t streams[2];
   for (cudaStream_t& stream : streams) {
@@ -404,7 +397,7 @@ TEST_F(DeviceOptimizerTest, StepsMayComeOnSeveralStreams) {
 }
 
 // As in a checkpoint: records and past steps are copied to another table.
-TEST_F(DeviceOptimizerTest, PastStepsCanBeRestored) {
+TEST(DeviceOptimizerTest, PastStepsCanBeRestored) {
   for (const std::vector<float>& hyper : RuleCase{"adam", {}}.rule().samples) {
     OptimizerTwins twins("adam", /*rows=*/9, /*dim=*/4, hyper);
     for (uint64_t s = 0; s < 5; ++s) TakeStoredStep(hyper, 4, s, &twins);
@@ -436,7 +429,7 @@ TEST_F(DeviceOptimizerTest, PastStepsCanBeRestored) {
   }
 }
 
-TEST_F(DeviceOptimizerTest, PastStepsOfAnotherOptimizerAreErrors) {
+TEST(DeviceOptimizerTest, PastStepsOfAnotherOptimizerAreErrors) {
   AsyncAllocator allocator;
   StatusOr<std::unique_ptr<DeviceOptimizer>> adam = DeviceOptimizer::Make("adam", &allocator);
   PastSteps past;
@@ -447,7 +440,7 @@ TEST_F(DeviceOptimizerTest, PastStepsOfAnotherOptimizerAreErrors) {
 }
 
 // Tables of different dims and hyper-parameters in one call, those of FTRL with different steps.
-TEST_F(DeviceOptimizerTest, TablesOfAGroupShareLaunches) {
+TEST(DeviceOptimizerTest, TablesOfAGroupShareLaunches) {
   const std::vector<std::vector<float>> samples = RuleCase{"ftrl", {}}.rule().samples;
   std::vector<std::unique_ptr<OptimizerTwins>> twins;
   std::vector<DeviceStep> steps;
@@ -476,7 +469,7 @@ TEST_F(DeviceOptimizerTest, TablesOfAGroupShareLaunches) {
   for (size_t t = 0; t < twins.size(); ++t) twins[t]->ExpectSameRecords("table " + std::to_string(t));
 }
 
-TEST_F(DeviceOptimizerTest, UnknownNames) {
+TEST(DeviceOptimizerTest, UnknownNames) {
   AsyncAllocator allocator;
   EXPECT_EQ(DeviceOptimizer::Make("none", &allocator).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(EnqueueRowUpdates(nullptr, &allocator, "none", {}, {}).code(), StatusCode::kInvalidArgument);

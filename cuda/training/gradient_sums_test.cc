@@ -18,10 +18,6 @@ namespace {
 
 class GradientSumsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   // Sums of all ids, ordered by table.
   void ExpectSums(const std::vector<TableOccurrences>& tables) {
     const DeviceGradients gradients(tables, /*seed=*/1);

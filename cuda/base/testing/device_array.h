@@ -1,4 +1,4 @@
-// Test support: a check for a device, arrays in its memory, streams, and tests whose kernels are lambdas.
+// Test support: arrays in the device's memory, streams, and tests whose kernels are lambdas.
 #ifndef SOK_CUDA_BASE_TESTING_DEVICE_ARRAY_H_
 #define SOK_CUDA_BASE_TESTING_DEVICE_ARRAY_H_
 
@@ -10,12 +10,6 @@
 #include "gtest/gtest.h"
 
 namespace sok {
-
-// Whether a test on the device can run. Without a driver the runtime reports an error; it does not crash.
-inline bool HasDevice() {
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-}
 
 // A copy of `values` in device memory that this object owns. A failure fails the running test.
 template <typename T>
@@ -63,13 +57,10 @@ class DeviceStream {
 }  // namespace sok
 
 // TEST(SUITE, NAME) whose body may define __device__ lambdas: nvcc does not allow them in GoogleTest's
-// private functions. Skipped if there is no device.
-#define SOK_DEVICE_TEST(SUITE, NAME)                         \
-  void SUITE##NAME##Body();                                  \
-  TEST(SUITE, NAME) {                                        \
-    if (!sok::HasDevice()) GTEST_SKIP() << "no CUDA device"; \
-    SUITE##NAME##Body();                                     \
-  }                                                          \
+// private functions.
+#define SOK_DEVICE_TEST(SUITE, NAME)         \
+  void SUITE##NAME##Body();                  \
+  TEST(SUITE, NAME) { SUITE##NAME##Body(); } \
   void SUITE##NAME##Body()
 
 #endif  // SOK_CUDA_BASE_TESTING_DEVICE_ARRAY_H_

@@ -70,13 +70,6 @@ inline EngineCase GpuCase() {
   return engine_case;
 }
 
-// For instantiations of suites: empty if there is no device, as with the real runtime on a machine without
-// one.
-inline std::vector<EngineCase> GpuCases(const EngineCase& engine_case = GpuCase()) {
-  if (!HasDevice()) return {};
-  return {engine_case};
-}
-
 }  // namespace sok
 
 #endif  // SOK_CUDA_ENGINE_TESTING_GPU_CASE_H_

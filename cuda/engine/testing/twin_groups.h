@@ -14,7 +14,6 @@
 #include "cc/engine/contract/engine_case.h"
 #include "cc/engine/contract/training_reference.h"
 #include "cc/optimizers/rule_info.h"
-#include "cuda/base/testing/device_array.h"
 #include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
@@ -31,10 +30,6 @@ inline EngineCase CpuCase() {
 
 class TwinGroupsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
-  }
-
   void Make(const std::vector<TableOptions>& options) {
     tables_ = options.size();
     cpu_ = std::make_unique<ContractGroup>(cpu_case_, executor_, options);
