@@ -15,9 +15,10 @@
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 #include "cuda/base/allocators.h"
+#include "cuda/base/testing/limited_allocator.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/engine/testing/both_engines.h"
-#include "cuda/engine/testing/gpu_case.h"
+#include "cuda/engine/testing/twin_groups.h"
 
 namespace sok {
 namespace {
@@ -75,14 +76,6 @@ std::vector<Kind> Kinds() {
           {replicated, "rmsprop", 2},        {one_rank, "adam", 2}};
 }
 
-std::vector<float> HyperOf(const std::string& optimizer) {
-  for (const RuleInfo* rule : KnownRules()) {
-    if (rule->name == optimizer) return rule->samples[0];
-  }
-  ADD_FAILURE() << optimizer;
-  return {};
-}
-
 // Tables that were trained and saved, with what they wrote.
 struct Run {
   Tables tables;
@@ -97,7 +90,8 @@ void TrainSome(const Kind& kind, double share, Run* run) {
     keys.clear();
     for (int64_t key = 0; key < kind.options.capacity * kind.ranks; ++key) keys.push_back(key);
   }
-  MustBeOk(TrainOnSome(run->tables, kind.optimizer, HyperOf(kind.optimizer), keys, share, &run->random));
+  MustBeOk(
+      TrainOnSome(run->tables, kind.optimizer, SampleHyperOf(kind.optimizer), keys, share, &run->random));
 }
 
 // A chain of three saves: steps, erased keys and steps between them.
@@ -196,35 +190,20 @@ TEST(GpuCheckpointTest, ATableInTheHostsMemoryIsSavedAsAnyOther) {
   }
 }
 
-// A context's memory, of which no more than `limit` bytes may be in use.
+// A context's memory, of which not all may be in use.
 class LimitedMemory final : public StreamMemory {
  public:
   StatusOr<void*> Allocate(void* stream, int64_t bytes) override {
-    const MutexLock lock(mutex_);
-    if (in_use_ + bytes > limit) return ResourceExhausted("no ", bytes, " bytes for the test");
-    StatusOr<void*> memory = allocator_.Allocate(static_cast<cudaStream_t>(stream), bytes);
-    if (memory.ok()) {
-      bytes_of_[memory.value()] = bytes;
-      in_use_ += bytes;
-      peak = std::max(peak, in_use_);
-    }
+    StatusOr<void*> memory = allocator.Allocate(static_cast<cudaStream_t>(stream), bytes);
+    peak = std::max(peak, allocator.in_use);
     return memory;
   }
   void Free(void* stream, void* memory) override {
-    const MutexLock lock(mutex_);
-    in_use_ -= bytes_of_.at(memory);
-    bytes_of_.erase(memory);
-    allocator_.Free(static_cast<cudaStream_t>(stream), memory);
+    allocator.Free(static_cast<cudaStream_t>(stream), memory);
   }
 
-  int64_t limit = INT64_MAX;
+  LimitedAllocator allocator;
   int64_t peak = 0;
-
- private:
-  Mutex mutex_;
-  AsyncAllocator allocator_;
-  std::map<void*, int64_t> bytes_of_ SOK_GUARDED_BY(mutex_);
-  int64_t in_use_ SOK_GUARDED_BY(mutex_) = 0;
 };
 
 Status SaveWith(const EngineContext& context, EngineTable* table, const SaveRequest& request) {
@@ -249,12 +228,12 @@ TEST(GpuCheckpointTest, MemoryDoesNotGrowWithTheTable) {
   LimitedMemory memory;
   const EngineContext context{executor, EngineOfTests().memory->stream(), &memory};
   MemoryFiles files;
-  memory.limit = 1 << 20;
+  memory.allocator.limit = 1 << 20;
   const Status refused = SaveWith(context, tables[0].get(), NthSave(1, false, &files));
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(refused.message().find("'wide'"), std::string::npos) << refused.message();
 
-  memory.limit = 17 << 20;
+  memory.allocator.limit = 17 << 20;
   const Status saved = SaveWith(context, tables[0].get(), NthSave(2, false, &files));
   ASSERT_TRUE(saved.ok()) << saved.message();
   EXPECT_GT(memory.peak, 15 << 20);

@@ -20,43 +20,26 @@
 namespace sok {
 namespace {
 
-class MemoryOfStream final : public EngineMemory {
+class MemoryOfStream final : public GpuTestMemory {
  public:
   ~MemoryOfStream() override {
-    for (void* const memory : freed_) EXPECT_EQ(cudaFree(memory), cudaSuccess);
-  }
-  void* Allocate(int64_t bytes) override {
-    void* memory = nullptr;
-    EXPECT_EQ(cudaMalloc(&memory, static_cast<size_t>(bytes)), cudaSuccess);
-    return memory;
+    for (void* const memory : freed_) GpuTestMemory::Free(memory);
   }
   void Free(void* memory) override { freed_.push_back(memory); }
-  void CopyIn(void* to, const void* from, int64_t bytes) override {
-    Copy(to, from, bytes, cudaMemcpyHostToDevice);
-  }
   void CopyOut(void* to, const void* from, int64_t bytes) override {
     if (wait_first != nullptr) wait_first->Wait();
-    Copy(to, from, bytes, cudaMemcpyDeviceToHost);
+    GpuTestMemory::CopyOut(to, from, bytes);
   }
-  void* stream() override { return stream_.get(); }
-  const DeviceStream& own_stream() const { return stream_; }
 
   // Before a copy to the host; null: no other stream.
   const DeviceStream* wait_first = nullptr;
 
  private:
-  void Copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
-    if (bytes == 0) return;
-    EXPECT_EQ(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_.get()), cudaSuccess);
-    stream_.Wait();
-  }
-
-  const DeviceStream stream_;
   std::vector<void*> freed_;
 };
 
 // The parameter: whether a test waits for the other stream first.
-class GpuTwoStreamsTest : public testing::TestWithParam<bool> {
+class GpuTwoStreamsTest : public TwinGroupsTest, public testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
     for (const int s : {0, 1}) {
@@ -66,58 +49,43 @@ class GpuTwoStreamsTest : public testing::TestWithParam<bool> {
     }
     for (const int s : {0, 1}) memory_[s]->wait_first = GetParam() ? &memory_[1 - s]->own_stream() : nullptr;
   }
+  // Groups end before their memory.
+  void TearDown() override { gpu_.reset(); }
 
   void Make(const std::vector<TableOptions>& options) {
+    tables_ = options.size();
     cpu_ = std::make_unique<ContractGroup>(cpu_case_, executor_, options);
-    gpu_[0] = std::make_unique<ContractGroup>(case_[0], executor_, options);
-    gpu_[1] = std::make_unique<ContractGroup>(case_[1], executor_, *gpu_[0]);
+    of_stream_[0] = std::make_shared<ContractGroup>(case_[0], executor_, options);
+    of_stream_[1] = std::make_shared<ContractGroup>(case_[1], executor_, *of_stream_[0]);
   }
+  // The stream of later calls.
+  void Use(int stream) { gpu_ = of_stream_[stream]; }
 
   // The last work of a step is not waited for.
   void Step(int stream, const ContractBatch& batch, const std::string& optimizer,
             const std::vector<float>& hyper, bool fused) {
-    ASSERT_NO_FATAL_FAILURE(Lookup(stream, batch, /*training=*/true));
+    Use(stream);
+    ASSERT_NO_FATAL_FAILURE(Lookup(batch, /*training=*/true));
     const OutputValues gradients = cpu_->RandomGradients(batch, ++steps_);
-    for (ContractGroup* const group : {cpu_.get(), gpu_[stream].get()}) {
+    for (ContractGroup* const group : {cpu_.get(), gpu_.get()}) {
       ASSERT_TRUE((fused ? group->Train(gradients, optimizer, hyper)
                          : group->BackwardAndApply(gradients, optimizer, hyper))
                       .ok());
     }
   }
-  void Lookup(int stream, const ContractBatch& batch, bool training) {
-    const Status on_gpu = gpu_[stream]->Lookup(batch, training);
-    ASSERT_TRUE(on_gpu.ok()) << on_gpu.message();
-    ASSERT_TRUE(cpu_->Lookup(batch, training).ok());
-    ASSERT_EQ(gpu_[stream]->outputs(), cpu_->outputs());
-  }
-  void Erase(int stream, size_t t, const std::vector<int64_t>& keys) {
-    int64_t on_cpu = 0;
-    int64_t on_gpu = 0;
-    ASSERT_TRUE(cpu_->Erase(t, keys, &on_cpu).ok());
-    ASSERT_TRUE(gpu_[stream]->Erase(t, keys, &on_gpu).ok());
-    ASSERT_EQ(on_gpu, on_cpu);
-  }
   // call(held) on the table of both engines.
   template <typename Call>
-  void WhileHeld(int stream, size_t t, const Call& call) {
-    for (ContractGroup* const group : {cpu_.get(), gpu_[stream].get()}) {
+  void WhileHeld(size_t t, const Call& call) {
+    for (ContractGroup* const group : {cpu_.get(), gpu_.get()}) {
       const auto held = group->table(t).Hold(group->context());
       ASSERT_TRUE(held.ok());
       ASSERT_TRUE(call(held.value().get()).ok());
     }
   }
-  void ExpectSameContents(int stream) {
-    for (size_t t = 0; t < cpu_->tables().size(); ++t) {
-      ASSERT_EQ(ContentsOf(&gpu_[stream]->table(t), gpu_[stream]->context()),
-                ContentsOf(&cpu_->table(t), cpu_->context()))
-          << "table " << t;
-    }
-  }
-  InlineExecutor executor_;
-  const EngineCase cpu_case_ = CpuCase();
+
   std::shared_ptr<MemoryOfStream> memory_[2];
   EngineCase case_[2];
-  std::unique_ptr<ContractGroup> cpu_, gpu_[2];
+  std::shared_ptr<ContractGroup> of_stream_[2];
   uint32_t steps_ = 0;
 };
 
@@ -138,10 +106,13 @@ TEST_P(GpuTwoStreamsTest, EachCallSeesWhatTheOneBeforeLeft) {
     for (const int stream : {0, 0, 1, 1, 0, 1}) {
       ASSERT_NO_FATAL_FAILURE(Step(stream, KeysFrom(0, 4, 1), "sgd", {0.5f}, fused));
     }
-    ASSERT_NO_FATAL_FAILURE(Lookup(0, KeysFrom(0, 6, 1), /*training=*/false));
+    Use(0);
+    ASSERT_NO_FATAL_FAILURE(Lookup(KeysFrom(0, 6, 1), /*training=*/false));
     ASSERT_NO_FATAL_FAILURE(Step(0, KeysFrom(0, 4, 1), "sgd", {0.5f}, fused));
-    ASSERT_NO_FATAL_FAILURE(Erase(1, 0, {1, 2}));
-    ASSERT_NO_FATAL_FAILURE(ExpectSameContents(0));
+    Use(1);
+    ASSERT_NO_FATAL_FAILURE(Erase(0, {1, 2}));
+    Use(0);
+    ASSERT_NO_FATAL_FAILURE(ExpectSameContents());
   }
 }
 
@@ -156,8 +127,9 @@ TEST_P(GpuTwoStreamsTest, TablesGrow) {
   }
   Make(options);
   const size_t tables = options.size();
+  Use(0);
   for (size_t t = 0; t < tables; ++t) {
-    WhileHeld(0, t, [](HeldTable* held) { return held->TrackChanges(); });
+    WhileHeld(t, [](HeldTable* held) { return held->TrackChanges(); });
   }
   int64_t keys = 4;
   for (const int stream : {0, 1, 1, 0, 1, 0}) {
@@ -166,10 +138,11 @@ TEST_P(GpuTwoStreamsTest, TablesGrow) {
     // replaced.
     const std::vector<float> hyper = {0.1f, stream == 0 ? 0.9f : 0.8f, 0.99f, 1e-3f};
     ASSERT_NO_FATAL_FAILURE(Step(stream, KeysFrom(keys / 2, keys, tables), "adam", hyper, steps_ % 2 == 0));
-    ASSERT_NO_FATAL_FAILURE(Erase(1 - stream, steps_ % tables, {keys / 2, keys / 2 + 1, keys / 2 + 3}));
+    Use(1 - stream);
+    ASSERT_NO_FATAL_FAILURE(Erase(steps_ % tables, {keys / 2, keys / 2 + 1, keys / 2 + 3}));
     keys += keys / 2;
   }
-  ASSERT_NO_FATAL_FAILURE(ExpectSameContents(1));
+  ASSERT_NO_FATAL_FAILURE(ExpectSameContents());
 }
 
 // A table frees its memory when the work on it is done, on whatever stream.
@@ -178,8 +151,9 @@ TEST_P(GpuTwoStreamsTest, ATableIsDestroyedAfterTheWorkOnIt) {
     Make({ContractOptions("table", 3)});
     ASSERT_NO_FATAL_FAILURE(Step(0, KeysFrom(0, 4, 1), "adam", SampleHyperOf("adam"), true));
     ASSERT_NO_FATAL_FAILURE(Step(stream, KeysFrom(2, 30, 1), "adam", SampleHyperOf("adam"), true));
-    gpu_[1].reset();
-    gpu_[0].reset();
+    gpu_.reset();
+    of_stream_[1].reset();
+    of_stream_[0].reset();
     for (const int s : {1 - stream, stream}) memory_[s]->own_stream().Wait();
   }
 }
@@ -194,10 +168,12 @@ TEST_P(GpuTwoStreamsTest, AClockMovesBetweenCalls) {
   ASSERT_NO_FATAL_FAILURE(Step(0, batch, "sgd", {0.5f}, true));
   ASSERT_NO_FATAL_FAILURE(Step(1, batch, "sgd", {0.5f}, true));
   ASSERT_TRUE(cpu_->table(0).SetGlobalStep(100).ok());
-  ASSERT_TRUE(gpu_[0]->table(0).SetGlobalStep(100).ok());
-  ASSERT_NO_FATAL_FAILURE(ExpectSameContents(0));
+  Use(0);
+  ASSERT_TRUE(gpu_->table(0).SetGlobalStep(100).ok());
+  ASSERT_NO_FATAL_FAILURE(ExpectSameContents());
   ASSERT_NO_FATAL_FAILURE(Step(0, KeysFrom(2, 4, 1), "sgd", {0.5f}, true));
-  ASSERT_NO_FATAL_FAILURE(ExpectSameContents(1));
+  Use(1);
+  ASSERT_NO_FATAL_FAILURE(ExpectSameContents());
 }
 
 INSTANTIATE_TEST_SUITE_P(WaitFor, GpuTwoStreamsTest, testing::Values(false, true),

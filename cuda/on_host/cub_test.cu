@@ -93,9 +93,7 @@ TEST_P(CubTest, SortsBySomeBits) {
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, CubTest, ::testing::Values(1, 2, 31, 33, 700));
 
-class CubCallTest : public CubTest {};
-
-TEST_F(CubCallTest, RefusesTooLittleMemory) {
+TEST(CubCallTest, RefusesTooLittleMemory) {
   DeviceArray<int32_t> in(std::vector<int32_t>(1000, 1)), out(std::vector<int32_t>(1000, 0));
   size_t bytes = 1;
   EXPECT_EQ(cub::DeviceScan::ExclusiveSum(out.data(), bytes, in.data(), out.data(), 1000),

@@ -1,6 +1,5 @@
 #include "cuda/engine/testing/both_engines.h"
 
-#include "cc/cpu/engine/cpu_engine.h"
 #include "cc/engine/contract/engine_case.h"
 #include "cc/optimizers/rule_info.h"
 #include "cuda/engine/testing/gpu_case.h"
@@ -18,19 +17,6 @@ const EngineCase* WithOptimizers(EngineCase engine_case) {
   return new EngineCase(engine_case);
 }
 
-EngineCase CpuCase() {
-  EngineCase engine_case;
-  engine_case.name = "cpu";
-  engine_case.engine = new CpuEngine;
-  return engine_case;
-}
-
-EngineCase SlowGpuCase() {
-  EngineCase engine_case = GpuCase();
-  engine_case.is_slow = true;
-  return engine_case;
-}
-
 }  // namespace
 
 const EngineCase& CpuEngineOfTests() {
@@ -39,7 +25,7 @@ const EngineCase& CpuEngineOfTests() {
 }
 
 const EngineCase& GpuEngineOfTests() {
-  static const EngineCase* const gpu = WithOptimizers(SlowGpuCase());
+  static const EngineCase* const gpu = WithOptimizers(GpuCase());
   return *gpu;
 }
 

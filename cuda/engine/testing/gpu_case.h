@@ -1,4 +1,4 @@
-// The engine as a parameter of the contract suites. Its memory is the device's.
+// The engines as parameters of the contract suites. The GPU's memory is the device's.
 #ifndef SOK_CUDA_ENGINE_TESTING_GPU_CASE_H_
 #define SOK_CUDA_ENGINE_TESTING_GPU_CASE_H_
 
@@ -6,8 +6,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <optional>
 
+#include "cc/cpu/engine/cpu_engine.h"
 #include "cc/engine/contract/engine_case.h"
 #include "cuda/base/testing/device_array.h"
 #include "cuda/engine/gpu_engine.h"
@@ -16,7 +17,7 @@
 namespace sok {
 
 // Memory of the device, and a stream that is not the default one.
-class GpuTestMemory final : public EngineMemory {
+class GpuTestMemory : public EngineMemory {
  public:
   void* Allocate(int64_t bytes) override {
     void* memory = nullptr;
@@ -30,23 +31,30 @@ class GpuTestMemory final : public EngineMemory {
   void CopyOut(void* to, const void* from, int64_t bytes) override {
     Copy(to, from, bytes, cudaMemcpyDeviceToHost);
   }
-  void* stream() override {
-    if (stream_ == nullptr) {
-      EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-    }
-    return stream_;
+  void* stream() override { return own_stream().get(); }
+  const DeviceStream& own_stream() {
+    if (!stream_.has_value()) stream_.emplace();
+    return *stream_;
   }
 
  private:
   void Copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
     if (bytes == 0) return;
-    const auto on = static_cast<cudaStream_t>(stream());
-    EXPECT_EQ(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, on), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
+    const DeviceStream& on = own_stream();
+    EXPECT_EQ(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, on.get()), cudaSuccess);
+    on.Wait();
   }
 
-  cudaStream_t stream_ = nullptr;
+  std::optional<DeviceStream> stream_;
 };
+
+inline EngineCase CpuCase() {
+  static CpuEngine* const engine = new CpuEngine;
+  EngineCase engine_case;
+  engine_case.name = "cpu";
+  engine_case.engine = engine;
+  return engine_case;
+}
 
 inline EngineCase GpuCase() {
   // Never destroyed: the runtime destroys streams and devices before a program's static objects.

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "cc/cpu/engine/cpu_engine.h"
 #include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/engine_case.h"
 #include "cc/engine/contract/training_reference.h"
@@ -17,16 +16,6 @@
 #include "cuda/engine/testing/gpu_case.h"
 
 namespace sok {
-
-// The CPU engine next to the GPU engine, for tests.
-
-inline EngineCase CpuCase() {
-  static CpuEngine* const engine = new CpuEngine;
-  EngineCase engine_case;
-  engine_case.name = "cpu";
-  engine_case.engine = engine;
-  return engine_case;
-}
 
 class TwinGroupsTest : public testing::Test {
  protected:
@@ -101,7 +90,7 @@ class TwinGroupsTest : public testing::Test {
   const EngineCase gpu_case_ = GpuCase();
   size_t tables_ = 0;
   std::unique_ptr<ContractGroup> cpu_;
-  std::unique_ptr<ContractGroup> gpu_;
+  std::shared_ptr<ContractGroup> gpu_;
 };
 
 // A table of each policy, with the dims that kernels treat differently.
