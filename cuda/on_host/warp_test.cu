@@ -24,9 +24,7 @@ __global__ void EvaluateKernel(T* out, Body body) {
 template <typename T, typename Body>
 std::vector<T> Evaluate(const Body& body) {
   DeviceArray<T> out(std::vector<T>(kThreads, T{}));
-  cudaLaunchConfig_t config = {};
-  config.gridDim = 1;
-  config.blockDim = kThreads;
+  const cudaLaunchConfig_t config = LaunchOf(1, kThreads);
   EXPECT_EQ(cudaLaunchKernelEx(&config, EvaluateKernel<T, Body>, out.data(), body), cudaSuccess);
   return out.Fetch();
 }
@@ -130,10 +128,7 @@ __global__ void RotateKernel(int* out, int rounds) {
 SOK_DEVICE_TEST(BlockTest, BlocksDoNotShareSharedMemory) {
   constexpr int kBlocks = 9, kRounds = 11;
   DeviceArray<int> out(std::vector<int>(kBlocks * kThreads, -1));
-  cudaLaunchConfig_t config = {};
-  config.gridDim = kBlocks;
-  config.blockDim = kThreads;
-  config.dynamicSmemBytes = kThreads * sizeof(int);
+  const cudaLaunchConfig_t config = LaunchOf(kBlocks, kThreads, kThreads * sizeof(int));
   ASSERT_EQ(cudaLaunchKernelEx(&config, RotateKernel, out.data(), kRounds), cudaSuccess);
   const std::vector<int> values = out.Fetch();
   for (int i = 0; i < kBlocks * kThreads; ++i) {
@@ -153,9 +148,7 @@ SOK_DEVICE_TEST(BlockTest, GridsAndBlocksHaveThreeDimensions) {
   const dim3 grid(3, 2, 4), block(5, 3, 2);
   constexpr int kAllThreads = 24 * 30;
   DeviceArray<int> out(std::vector<int>(kAllThreads, 0));
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = block;
+  const cudaLaunchConfig_t config = LaunchOf(grid, block);
   ASSERT_EQ(cudaLaunchKernelEx(&config, PositionsKernel, out.data()), cudaSuccess);
   EXPECT_EQ(out.Fetch(), std::vector<int>(kAllThreads, 1));
 }
@@ -179,9 +172,7 @@ struct Outcome {
 template <typename T, typename Each>
 Outcome<T> CallInAllThreads(const std::vector<T>& initial, const Each& each) {
   DeviceArray<T> memory(initial), results(std::vector<T>(kCalls, T{}));
-  cudaLaunchConfig_t config = {};
-  config.gridDim = kAtomicBlocks;
-  config.blockDim = kAtomicThreads;
+  const cudaLaunchConfig_t config = LaunchOf(kAtomicBlocks, kAtomicThreads);
   EXPECT_EQ(cudaLaunchKernelEx(&config, CallKernel<T, Each>, memory.data(), results.data(), each),
             cudaSuccess);
   return {memory.Fetch(), results.Fetch()};

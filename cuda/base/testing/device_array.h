@@ -54,6 +54,17 @@ class DeviceStream {
   cudaStream_t stream_ = nullptr;
 };
 
+// For kernels that, unlike those of Launch (cuda/base/launch.h), do not await those before them.
+inline cudaLaunchConfig_t LaunchOf(dim3 grid, dim3 block, size_t shared_bytes = 0,
+                                   cudaStream_t stream = nullptr) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  return config;
+}
+
 }  // namespace sok
 
 // TEST(SUITE, NAME) whose body may define __device__ lambdas: nvcc does not allow them in GoogleTest's

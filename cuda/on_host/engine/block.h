@@ -90,7 +90,7 @@ class Context {
 
 constexpr int kWarpSize = 32;
 constexpr int kMaxThreadsOfBlock = 1024;
-constexpr size_t kMaxDynamicShared = size_t{227} << 10;  // of sm_90
+constexpr size_t kMaxDynamicShared = size_t{48} << 10;  // unless a kernel asks for more
 
 class Block;
 class Grid;

@@ -91,9 +91,7 @@ void Grid::ChooseOrder() {
 }
 
 int Grid::NumSlots() const {
-  const uint64_t resident =
-      shape_.cooperative ? num_blocks_ : static_cast<uint64_t>(schedule_.resident_blocks);
-  return static_cast<int>(std::min(num_blocks_, resident));
+  return static_cast<int>(std::min(num_blocks_, static_cast<uint64_t>(schedule_.resident_blocks)));
 }
 
 uint3 Grid::IndexOf(uint64_t block) const {

@@ -25,8 +25,7 @@ void RunOnSlotThread(std::function<void()> work);
 struct LaunchShape {
   dim3 grid, block;
   size_t dynamic_shared_bytes = 0;
-  bool cooperative = false;  // all blocks are resident
-  bool early = false;        // may start before the kernel before it has ended
+  bool early = false;  // may start before the kernel before it has ended
 };
 
 // ThreadSanitizer's threads for the CUDA threads of a stream. Streams do not share them, because to

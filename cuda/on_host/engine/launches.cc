@@ -1,5 +1,3 @@
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "cuda/on_host/engine/grid.h"
@@ -9,21 +7,7 @@
 namespace sok::on_host {
 namespace {
 
-constexpr int kMaxCooperativeBlocks = 64;
 constexpr unsigned kMaxGridX = 0x7fffffff, kMaxGridYZ = 0xffff, kMaxBlockZ = 64;
-
-std::mutex kernels_mutex;
-std::map<const void*, size_t>& MaxDynamicShared() {
-  static auto& bytes = *new std::map<const void*, size_t>();
-  return bytes;
-}
-
-bool IsCooperative(const cudaLaunchConfig_t& config) {
-  for (unsigned a = 0; a < config.numAttrs; ++a) {
-    if (config.attrs[a].id == cudaLaunchAttributeCooperative) return config.attrs[a].val.cooperative != 0;
-  }
-  return false;
-}
 
 bool MayStartEarly(const cudaLaunchConfig_t& config) {
   for (unsigned a = 0; a < config.numAttrs; ++a) {
@@ -44,10 +28,7 @@ cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
       block.x * block.y * block.z > kMaxThreadsOfBlock) {
     return cudaErrorInvalidValue;  // what CUDA 13.0 answers, and not cudaErrorInvalidConfiguration
   }
-  if (config.dynamicSmemBytes > MaxDynamicSharedOf(kernel)) return cudaErrorInvalidValue;
-  if (IsCooperative(config) && uint64_t{grid.x} * grid.y * grid.z > kMaxCooperativeBlocks) {
-    return cudaErrorCooperativeLaunchTooLarge;
-  }
+  if (config.dynamicSmemBytes > kMaxDynamicShared) return cudaErrorInvalidValue;
   return cudaSuccess;
 }
 
@@ -69,7 +50,7 @@ cudaError_t Enqueue(const cudaLaunchConfig_t* config, KernelCall call) {
   const cudaError_t error = CheckLaunch(*config, call.kernel);
   if (error != cudaSuccess) return error;
   const LaunchShape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                             IsCooperative(*config), MayStartEarly(*config)};
+                             MayStartEarly(*config)};
   Queues().Enqueue(stream,
                    [shape, call = std::move(call)](CUstream_st* of) { RunKernelWork(shape, call, of); });
   CountKernel();
@@ -78,30 +59,8 @@ cudaError_t Enqueue(const cudaLaunchConfig_t* config, KernelCall call) {
 
 }  // namespace
 
-size_t MaxDynamicSharedOf(const void* kernel) {
-  const std::lock_guard<std::mutex> lock(kernels_mutex);
-  const auto found = MaxDynamicShared().find(kernel);
-  return found == MaxDynamicShared().end() ? kDefaultMaxShared : found->second;
-}
-
 cudaError_t EnqueueKernel(const cudaLaunchConfig_t* config, KernelCall call) {
   return Result(Enqueue(config, std::move(call)));
 }
 
 }  // namespace sok::on_host
-
-using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the global namespace
-
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-  if (kernel == nullptr) return Result(cudaErrorInvalidDeviceFunction);
-  if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) {
-    return Result(value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue);
-  }
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-      static_cast<size_t>(value) > kMaxDynamicShared) {
-    return Result(cudaErrorInvalidValue);
-  }
-  const std::lock_guard<std::mutex> lock(kernels_mutex);
-  MaxDynamicShared()[kernel] = static_cast<size_t>(value);
-  return cudaSuccess;
-}

@@ -11,40 +11,30 @@ MemoryPool& MemoryPool::Get() {
 
 void MemoryPool::CountAllocated(size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  used_ += bytes;
-  reserved_ = std::max(reserved_, used_);
+  bytes_.used += bytes;
+  bytes_.reserved = std::max(bytes_.reserved, bytes_.used);
 }
 
 void MemoryPool::CountFreed(size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  used_ -= bytes;
+  bytes_.used -= bytes;
 }
 
 void MemoryPool::TrimTo(uint64_t bytes_to_keep) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  reserved_ = std::max(used_, std::min(reserved_, bytes_to_keep));
+  bytes_.reserved = std::max(bytes_.used, std::min(bytes_.reserved, bytes_to_keep));
 }
 
-void MemoryPool::TrimToThreshold() { TrimTo(threshold()); }
+void MemoryPool::TrimToThreshold() { TrimTo(bytes().threshold); }
 
-uint64_t MemoryPool::reserved() const {
+MemoryPool::Bytes MemoryPool::bytes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return reserved_;
-}
-
-uint64_t MemoryPool::used() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return used_;
-}
-
-uint64_t MemoryPool::threshold() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return threshold_;
+  return bytes_;
 }
 
 void MemoryPool::set_threshold(uint64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  threshold_ = bytes;
+  bytes_.threshold = bytes;
 }
 
 namespace {
@@ -74,15 +64,16 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   if (pool != Handle() || value == nullptr) return Result(cudaErrorInvalidValue);
   auto* const number = static_cast<uint64_t*>(value);
+  const MemoryPool::Bytes bytes = MemoryPool::Get().bytes();
   switch (attribute) {
     case cudaMemPoolAttrReleaseThreshold:
-      *number = MemoryPool::Get().threshold();
+      *number = bytes.threshold;
       return cudaSuccess;
     case cudaMemPoolAttrReservedMemCurrent:
-      *number = MemoryPool::Get().reserved();
+      *number = bytes.reserved;
       return cudaSuccess;
     case cudaMemPoolAttrUsedMemCurrent:
-      *number = MemoryPool::Get().used();
+      *number = bytes.used;
       return cudaSuccess;
   }
   return Result(cudaErrorInvalidValue);

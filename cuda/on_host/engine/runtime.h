@@ -30,14 +30,6 @@ enum class Side { kPageable, kPinned, kDevice, kInvalid };
 // Where the bytes are. Invalid if they are not within one allocation that is live or about to be.
 Side SideOf(const void* address, size_t bytes);
 
-// The limits of a small Hopper GPU.
-constexpr size_t kDefaultMaxShared = size_t{48} << 10;
-
-// Launches of kernels, and their attributes.
-
-// The most dynamic shared memory that a launch of the kernel may ask for. Thread-safe.
-size_t MaxDynamicSharedOf(const void* kernel);
-
 // The pool of cudaMallocAsync: how much memory it would hold on a device. Its unused memory is only counted;
 // the actual memory is DeviceMemory's.
 
@@ -53,16 +45,17 @@ class MemoryPool {
   // Called when the host waits for the device: trims to the release threshold.
   void TrimToThreshold();
 
-  uint64_t reserved() const;
-  uint64_t used() const;
-  uint64_t threshold() const;
+  struct Bytes {
+    uint64_t reserved = 0;
+    uint64_t used = 0;
+    uint64_t threshold = 0;
+  };
+  Bytes bytes() const;
   void set_threshold(uint64_t bytes);
 
  private:
   mutable std::mutex mutex_;
-  uint64_t reserved_ = 0;
-  uint64_t used_ = 0;
-  uint64_t threshold_ = 0;
+  Bytes bytes_;
 };
 
 }  // namespace sok::on_host

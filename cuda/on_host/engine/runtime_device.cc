@@ -12,8 +12,6 @@ namespace {
 
 // Few multiprocessors, so that launchers that fill the device start few blocks.
 constexpr int kMultiprocessors = 4;
-constexpr int kMaxThreadsOfMultiprocessor = 2048;
-constexpr size_t kSharedOfMultiprocessor = size_t{228} << 10;
 constexpr int kMajor = 9, kMinor = 0;
 
 bool WasForkedFromUser() {
@@ -56,13 +54,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return Result(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "CUDA on the host");
-  properties->totalGlobalMem = Memory().limit();
-  properties->sharedMemPerBlock = kDefaultMaxShared;
-  properties->sharedMemPerBlockOptin = kMaxDynamicShared;
-  properties->sharedMemPerMultiprocessor = kSharedOfMultiprocessor;
   properties->warpSize = kWarpSize;
-  properties->maxThreadsPerBlock = kMaxThreadsOfBlock;
-  properties->maxThreadsPerMultiProcessor = kMaxThreadsOfMultiprocessor;
   properties->multiProcessorCount = kMultiprocessors;
   properties->major = kMajor;
   properties->minor = kMinor;
@@ -72,40 +64,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (value == nullptr) return Result(cudaErrorInvalidValue);
   if (device != 0) return Result(cudaErrorInvalidDevice);
-  switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = kMaxThreadsOfBlock;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = static_cast<int>(kDefaultMaxShared);
-      return cudaSuccess;
-    case cudaDevAttrWarpSize:
-      *value = kWarpSize;
-      return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount:
-      *value = kMultiprocessors;
-      return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = kMaxThreadsOfMultiprocessor;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = kMajor;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = kMinor;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = static_cast<int>(kSharedOfMultiprocessor);
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(kMaxDynamicShared);
-      return cudaSuccess;
-    case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrMemoryPoolsSupported:
-      *value = 1;
-      return cudaSuccess;
-  }
-  return Result(cudaErrorInvalidValue);
+  if (attribute != cudaDevAttrComputeCapabilityMajor) return Result(cudaErrorInvalidValue);
+  *value = kMajor;
+  return cudaSuccess;
 }
 
 namespace sok::on_host {
@@ -125,20 +86,13 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
     {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
     {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources",
-     "too many resources requested for launch"},
-    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
-     "too many blocks in cooperative launch"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
 };
 
 }  // namespace
@@ -152,7 +106,6 @@ cudaError_t Result(cudaError_t error) {
 
 using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the global namespace
 
-cudaError_t cudaPeekAtLastError() { return last_error; }
 cudaError_t cudaGetLastError() {
   const cudaError_t error = last_error;
   last_error = cudaSuccess;

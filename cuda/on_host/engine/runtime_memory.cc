@@ -57,7 +57,7 @@ cudaError_t cudaMallocHost(void** address, size_t bytes, unsigned flags) {
   return cudaHostAlloc(address, bytes, flags);
 }
 cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags) {
-  constexpr unsigned kKnown = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+  constexpr unsigned kKnown = cudaHostAllocPortable | cudaHostAllocMapped;
   if ((flags & ~kKnown) != 0) return Result(cudaErrorInvalidValue);
   return Result(AllocateNow(address, bytes, MemoryKind::kPinned));
 }
@@ -110,15 +110,6 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t handle) {
     Memory().Free(allocation);
     if (allocation->is_of_pool) MemoryPool::Get().CountFreed(allocation->bytes);
   });
-  return cudaSuccess;
-}
-
-cudaError_t cudaHostGetDevicePointer(void** device_address, void* host_address, unsigned flags) {
-  if (device_address == nullptr || flags != 0) return Result(cudaErrorInvalidValue);
-  *device_address = nullptr;
-  if (!Memory().Owns(host_address) || SideOf(host_address, 1) != Side::kPinned)
-    return Result(cudaErrorInvalidValue);
-  *device_address = host_address;
   return cudaSuccess;
 }
 

@@ -64,9 +64,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   if (const cudaError_t error = CheckUsableHere()) return Result(error);
   CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr || handle == nullptr || handle == cudaStreamLegacy) {
-    return Result(cudaErrorInvalidResourceHandle);
-  }
+  if (stream == nullptr || handle == nullptr) return Result(cudaErrorInvalidResourceHandle);
   Queues().Destroy(stream);
   return cudaSuccess;
 }
@@ -103,7 +101,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  if (event == nullptr || (flags & ~(cudaEventBlockingSync | cudaEventDisableTiming)) != 0) {
+  if (event == nullptr || (flags & ~cudaEventDisableTiming) != 0) {
     return Result(cudaErrorInvalidValue);
   }
   if (const cudaError_t error = CheckUsableHere()) return Result(error);

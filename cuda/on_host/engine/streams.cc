@@ -39,7 +39,7 @@ CUstream_st* StreamQueues::Create(bool is_blocking) {
 
 CUstream_st* StreamQueues::Find(cudaStream_t handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (handle == nullptr || handle == cudaStreamLegacy) return streams_.front().get();
+  if (handle == nullptr) return streams_.front().get();
   for (size_t s = 1; s < streams_.size(); ++s) {
     if (streams_[s].get() == handle) return handle->is_destroyed ? nullptr : handle;
   }

@@ -7,8 +7,6 @@
 namespace sok::on_host {
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
-
 template <typename T>
 using Shared = cuda::atomic_ref<T, cuda::thread_scope_device>;
 
@@ -90,12 +88,12 @@ __global__ void BarrierAfterReturn(int*, int) {
 }
 
 __global__ void MasksDiffer(int* data, int) {
-  const unsigned mask = Thread() % 32 < 16 ? kAll : 0xffff0000u;
+  const unsigned mask = Thread() % 32 < 16 ? kAllLanes : 0xffff0000u;
   data[Thread()] = __shfl_sync(mask, Thread(), 16);
 }
 
 __global__ void LaneMissing(int* data, int) {
-  if (Thread() % 32 != 5) data[Thread()] = __shfl_sync(kAll, Thread(), 0);
+  if (Thread() % 32 != 5) data[Thread()] = __shfl_sync(kAllLanes, Thread(), 0);
 }
 
 __global__ void LaneNotInMask(int* data, int) {
@@ -118,7 +116,7 @@ __global__ void NoBarrier(int* data, int) {
 __global__ void InStep(int* data, int) {
   __shared__ int values[kPlantedThreads];
   values[Thread()] = Thread();
-  const int lanes = __popc(__ballot_sync(kAll, 1));
+  const int lanes = __popc(__ballot_sync(kAllLanes, 1));
   data[blockIdx.x * kPlantedThreads + threadIdx.x] = values[Thread() ^ 1] + lanes;
 }
 

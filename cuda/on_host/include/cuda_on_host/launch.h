@@ -11,13 +11,10 @@
 #include "cuda_on_host/runtime_api.h"
 
 enum cudaLaunchAttributeID {
-  cudaLaunchAttributeIgnore = 0,
-  cudaLaunchAttributeCooperative = 2,
   cudaLaunchAttributeProgrammaticStreamSerialization = 6,
 };
 union cudaLaunchAttributeValue {
   char pad[64];
-  int cooperative;
   int programmaticStreamSerializationAllowed;
 };
 struct cudaLaunchAttribute {
@@ -58,11 +55,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   return sok::on_host::EnqueueKernel(
       config, {reinterpret_cast<const void*>(kernel), &sok::on_host::RunKernel<Parameters...>,
                std::make_shared<Copies>(std::forward<Arguments>(arguments)...), sizeof(Copies)});
-}
-
-template <typename... Parameters>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int value) {
-  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 
 #endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_LAUNCH_H_

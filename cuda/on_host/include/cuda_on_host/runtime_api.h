@@ -20,18 +20,13 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInitializationError = 3,
-  cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidMemcpyDirection = 21,
   cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
-  cudaErrorIllegalAddress = 700,
-  cudaErrorLaunchOutOfResources = 701,
-  cudaErrorCooperativeLaunchTooLarge = 720,
   cudaErrorNotPermitted = 800,
-  cudaErrorNotSupported = 801,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost = 0,
@@ -45,35 +40,17 @@ enum cudaMemoryType {
   cudaMemoryTypeHost = 1,
   cudaMemoryTypeDevice = 2,
 };
-enum cudaDeviceAttr {
-  cudaDevAttrMaxThreadsPerBlock = 1,
-  cudaDevAttrMaxSharedMemoryPerBlock = 8,
-  cudaDevAttrWarpSize = 10,
-  cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-  cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76,
-  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-  cudaDevAttrCooperativeLaunch = 95,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-  cudaDevAttrMemoryPoolsSupported = 115,
-};
-enum cudaFuncAttribute {
-  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
-};
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
 
 typedef class CUstream_st* cudaStream_t;
 typedef class CUevent_st* cudaEvent_t;
 typedef class CUmemPoolHandle_st* cudaMemPool_t;
 typedef void(CUDART_CB* cudaHostFn_t)(void* data);
 
-#define cudaStreamLegacy ((cudaStream_t)0x1)
 constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
-constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
-constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
-                   cudaHostAllocWriteCombined = 4;
-constexpr unsigned cudaEventRecordDefault = 0, cudaEventWaitDefault = 0;
+constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
+constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+constexpr unsigned cudaEventWaitDefault = 0;
 
 enum cudaMemPoolAttr {
   cudaMemPoolAttrReleaseThreshold = 4,  // uint64_t
@@ -83,13 +60,7 @@ enum cudaMemPoolAttr {
 
 struct cudaDeviceProp {
   char name[256];
-  size_t totalGlobalMem;
-  size_t sharedMemPerBlock;
-  size_t sharedMemPerBlockOptin;
-  size_t sharedMemPerMultiprocessor;
   int warpSize;
-  int maxThreadsPerBlock;
-  int maxThreadsPerMultiProcessor;
   int multiProcessorCount;
   int major, minor;
 };
@@ -102,7 +73,6 @@ struct cudaPointerAttributes {
 
 // ---- Errors. The last one belongs to the calling thread. ----
 cudaError_t cudaGetLastError();
-cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
 
@@ -124,7 +94,6 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
 cudaError_t cudaMallocHost(void** address, size_t bytes, unsigned flags = cudaHostAllocDefault);
 cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* address);
-cudaError_t cudaHostGetDevicePointer(void** device_address, void* host_address, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address);
 // The device has one pool. When something waits for the device, the pool releases its free memory, except for
@@ -155,10 +124,6 @@ template <typename T>
 cudaError_t cudaHostAlloc(T** address, size_t bytes, unsigned flags) {
   return cudaHostAlloc(reinterpret_cast<void**>(address), bytes, flags);
 }
-template <typename T>
-cudaError_t cudaHostGetDevicePointer(T** device_address, void* host_address, unsigned flags) {
-  return cudaHostGetDevicePointer(reinterpret_cast<void**>(device_address), host_address, flags);
-}
 
 // ---- Streams and events. ----
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
@@ -175,8 +140,5 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
-
-// ---- Kernels; for templates over a kernel's type see launch.h. ----
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 
 #endif  // SOK_CUDA_ON_HOST_INCLUDE_CUDA_ON_HOST_RUNTIME_API_H_
