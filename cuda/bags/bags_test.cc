@@ -122,10 +122,9 @@ class Builder {
     DeviceArray<int64_t> report(std::vector<int64_t>(GroupBags::report_size(input), -1));
     SOK_RETURN_IF_ERROR(bags.Build(nullptr, &allocator_, &allocator_, &upload_, input, report.data()));
     SOK_RETURN_IF_ERROR(MergeDuplicates());
-    const StatusOr<const int64_t*> words =
-        round_trip_.Fetch(nullptr, report.data(), GroupBags::report_size(input));
-    SOK_RETURN_IF_ERROR(words.status());
-    SOK_RETURN_IF_ERROR(bags.TakeReport(nullptr, &round_trip_, input, words.value()));
+    SOK_ASSIGN_OR_RETURN(const int64_t* const words,
+                         round_trip_.Fetch(nullptr, report.data(), GroupBags::report_size(input)));
+    SOK_RETURN_IF_ERROR(bags.TakeReport(nullptr, &round_trip_, input, words));
     EXPECT_EQ(Fetch(bags.table_begin(), static_cast<int64_t>(names_.size()) + 1), bags.host_table_begin());
     return OkStatus();
   }

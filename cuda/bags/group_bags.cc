@@ -199,9 +199,7 @@ Status CheckSizes(const BagsInput& input) {
 template <typename T>
 Status Reallocate(cudaStream_t stream, DeviceAllocator* memory, int64_t size, DeviceBuffer<T>* buffer) {
   buffer->Free();
-  StatusOr<DeviceBuffer<T>> allocated = DeviceBuffer<T>::Allocate(memory, stream, size);
-  SOK_RETURN_IF_ERROR(allocated.status());
-  *buffer = std::move(allocated.value());
+  SOK_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Allocate(memory, stream, size));
   return OkStatus();
 }
 
@@ -280,8 +278,7 @@ Status GroupBags::Enqueue(cudaStream_t stream, DeviceAllocator* memory, DeviceAl
 
   GroupView group;
   AddArrays(arrays, upload, &group);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, upload->Send(stream, scratch));
   group.keys = keys_.data();
   group.weights = weights_.data();
   group.order = order_.data();

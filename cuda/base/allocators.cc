@@ -56,10 +56,9 @@ StatusOr<void*> PinnedAllocator::Allocate(cudaStream_t, int64_t bytes) {
   if (bytes == 0) return static_cast<void*>(nullptr);
   const MutexLock lock(mutex_);
   ReleaseFreed();
-  StatusOr<PinnedBuffer<char>> buffer = PinnedBuffer<char>::Allocate(bytes);
-  if (!buffer.ok()) return buffer.status();
-  void* const memory = buffer.value().data();
-  allocated_.emplace(memory, std::move(buffer.value()));
+  SOK_ASSIGN_OR_RETURN(auto buffer, PinnedBuffer<char>::Allocate(bytes));
+  void* const memory = buffer.data();
+  allocated_.emplace(memory, std::move(buffer));
   return memory;
 }
 

@@ -73,12 +73,11 @@ class DeviceBuffer {
     if (size > std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T))) {
       return ResourceExhausted("cannot allocate ", size, " elements of ", sizeof(T), " bytes on the device");
     }
-    StatusOr<void*> memory = allocator->Allocate(stream, size * static_cast<int64_t>(sizeof(T)));
-    if (!memory.ok()) return memory.status();
+    SOK_ASSIGN_OR_RETURN(void* memory, allocator->Allocate(stream, size * static_cast<int64_t>(sizeof(T))));
     DeviceBuffer buffer;
     buffer.allocator_ = allocator;
     buffer.stream_ = stream;
-    buffer.data_ = static_cast<T*>(memory.value());
+    buffer.data_ = static_cast<T*>(memory);
     buffer.size_ = size;
     return StatusOr<DeviceBuffer>(std::move(buffer));
   }
@@ -115,9 +114,7 @@ class ReusableArray {
     if (size <= buffer_.size()) return OkStatus();
     // Frees the old memory first: both together may not fit.
     buffer_.Free();
-    StatusOr<DeviceBuffer<T>> made = DeviceBuffer<T>::Allocate(allocator, stream, size + size / 4);
-    SOK_RETURN_IF_ERROR(made.status());
-    buffer_ = std::move(made.value());
+    SOK_ASSIGN_OR_RETURN(buffer_, DeviceBuffer<T>::Allocate(allocator, stream, size + size / 4));
     return OkStatus();
   }
 

@@ -39,19 +39,18 @@ class GrowingArray {
 
  private:
   Status Grow(cudaStream_t stream, int64_t size) {
-    StatusOr<DeviceBuffer<T>> grown = DeviceBuffer<T>::Allocate(allocator_, stream, size);
-    SOK_RETURN_IF_ERROR(grown.status());
-    T* const data = grown.value().data();
+    SOK_ASSIGN_OR_RETURN(auto grown, DeviceBuffer<T>::Allocate(allocator_, stream, size));
+    T* const data = grown.data();
     if (bytes() > 0) {
       SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(data, buffer_.data(), static_cast<size_t>(bytes()),
                                                cudaMemcpyDeviceToDevice, stream),
                                "cannot move ", bytes(), " bytes on the device");
     }
-    const auto added = static_cast<size_t>(grown.value().bytes() - bytes());
+    const auto added = static_cast<size_t>(grown.bytes() - bytes());
     SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(data + this->size(), 0, added, stream), "cannot clear ", added,
                              " bytes on the device");
     buffer_.set_stream(stream);
-    buffer_ = std::move(grown.value());
+    buffer_ = std::move(grown);
     return OkStatus();
   }
 

@@ -76,15 +76,14 @@ StatusOr<DeviceBuffer<char>> StagedUpload::Send(cudaStream_t stream, DeviceAlloc
 
 Status StagedUpload::Copy(cudaStream_t stream, const void* values, int64_t bytes, void* device) {
   if (bytes == 0) return OkStatus();
-  StatusOr<Stage*> stage = FreeStage(bytes);
-  if (!stage.ok()) return stage.status();
-  std::memcpy(stage.value()->memory.data(), values, static_cast<size_t>(bytes));
-  SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(device, stage.value()->memory.data(), static_cast<size_t>(bytes),
+  SOK_ASSIGN_OR_RETURN(Stage* const stage, FreeStage(bytes));
+  std::memcpy(stage->memory.data(), values, static_cast<size_t>(bytes));
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(device, stage->memory.data(), static_cast<size_t>(bytes),
                                            cudaMemcpyHostToDevice, stream),
                            "cannot copy ", bytes, " bytes to the device");
-  stage.value()->stream = stream;
-  stage.value()->is_free = false;
-  return stage.value()->copied.Record(stream);
+  stage->stream = stream;
+  stage->is_free = false;
+  return stage->copied.Record(stream);
 }
 
 void StagedUpload::HasWaited(cudaStream_t stream) {
@@ -98,11 +97,10 @@ StatusOr<StagedUpload::Stage*> StagedUpload::FreeStage(int64_t bytes) {
       if (stage.is_free || (asks && stage.copied.IsDone())) return &stage;
     }
   }
-  StatusOr<PinnedBuffer<char>> memory =
-      PinnedBuffer<char>::Allocate(std::max(kMinStageBytes, RoundUpToPowerOfTwo(bytes)));
-  if (!memory.ok()) return memory.status();
+  SOK_ASSIGN_OR_RETURN(auto memory,
+                       PinnedBuffer<char>::Allocate(std::max(kMinStageBytes, RoundUpToPowerOfTwo(bytes))));
   stages_.emplace_back();
-  stages_.back().memory = std::move(memory.value());
+  stages_.back().memory = std::move(memory);
   return &stages_.back();
 }
 

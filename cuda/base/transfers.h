@@ -27,9 +27,8 @@ class RoundTrip {
   template <typename T>
   StatusOr<const T*> Fetch(cudaStream_t stream, const T* device, int64_t n) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 256);
-    StatusOr<const void*> memory = FetchBytes(stream, device, n * static_cast<int64_t>(sizeof(T)));
-    if (!memory.ok()) return memory.status();
-    return static_cast<const T*>(memory.value());
+    SOK_ASSIGN_OR_RETURN(const void* memory, FetchBytes(stream, device, n * static_cast<int64_t>(sizeof(T))));
+    return static_cast<const T*>(memory);
   }
 
   // The number of calls of Fetch in this process: tests count how often the host waits.

@@ -194,22 +194,20 @@ Status Dedup(cudaStream_t stream, DeviceAllocator* scratch, const Occurrences& o
   if (n > std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("a lookup takes at most 2^31 - 1 ids, got ", n);
   }
-  StatusOr<DeviceBuffer<uint32_t>> slots =
-      DeviceBuffer<uint32_t>::Allocate(scratch, stream, static_cast<int64_t>(SlotsFor(n)));
-  SOK_RETURN_IF_ERROR(slots.status());
-  StatusOr<DeviceBuffer<uint32_t>> first = DeviceBuffer<uint32_t>::Allocate(scratch, stream, n);
-  SOK_RETURN_IF_ERROR(first.status());
-  SOK_RETURN_IF_ERROR(ClaimSlots(stream, occurrences, slots.value(), first.value().data()));
+  SOK_ASSIGN_OR_RETURN(auto slots,
+                       DeviceBuffer<uint32_t>::Allocate(scratch, stream, static_cast<int64_t>(SlotsFor(n))));
+  SOK_ASSIGN_OR_RETURN(auto first, DeviceBuffer<uint32_t>::Allocate(scratch, stream, n));
+  SOK_RETURN_IF_ERROR(ClaimSlots(stream, occurrences, slots, first.data()));
 
   RankedFlags firsts;
-  const IsFirst is_first = {occurrences, slots.value().data(), first.value().data()};
+  const IsFirst is_first = {occurrences, slots.data(), first.data()};
   SOK_RETURN_IF_ERROR(RankFlags("IsFirst", stream, scratch, n, is_first, &firsts));
   if (unique.counts != nullptr) {
     SOK_RETURN_IF_ERROR(FillBytes(stream, unique.counts, 0, n * static_cast<int64_t>(sizeof(int32_t))));
   }
   const int64_t work = std::max<int64_t>(n, occurrences.num_tables + 1);
-  return Launch("Number", stream, ShapeFor(work), NumberKernel, occurrences, firsts.ranks(),
-                first.value().data(), unique);
+  return Launch("Number", stream, ShapeFor(work), NumberKernel, occurrences, firsts.ranks(), first.data(),
+                unique);
 }
 
 namespace {
@@ -241,17 +239,15 @@ Status SortIntoSegments(cudaStream_t stream, DeviceAllocator* scratch, const int
   if (occurrences > std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("a lookup takes at most 2^31 - 1 ids, got ", occurrences);
   }
-  StatusOr<DeviceBuffer<uint32_t>> sorted = DeviceBuffer<uint32_t>::Allocate(scratch, stream, occurrences);
-  SOK_RETURN_IF_ERROR(sorted.status());
-  StatusOr<DeviceBuffer<int32_t>> positions = DeviceBuffer<int32_t>::Allocate(scratch, stream, occurrences);
-  SOK_RETURN_IF_ERROR(positions.status());
-  SOK_RETURN_IF_ERROR(Launch("Positions", stream, ShapeFor(occurrences), PositionsKernel, occurrences,
-                             positions.value().data()));
+  SOK_ASSIGN_OR_RETURN(auto sorted, DeviceBuffer<uint32_t>::Allocate(scratch, stream, occurrences));
+  SOK_ASSIGN_OR_RETURN(auto positions, DeviceBuffer<int32_t>::Allocate(scratch, stream, occurrences));
+  SOK_RETURN_IF_ERROR(
+      Launch("Positions", stream, ShapeFor(occurrences), PositionsKernel, occurrences, positions.data()));
   SOK_RETURN_IF_ERROR(StableSort(stream, scratch, occurrences, unique,
-                                 reinterpret_cast<const uint32_t*>(inverse), positions.value().data(),
-                                 sorted.value().data(), segments.positions));
-  return Launch("Begins", stream, ShapeFor(occurrences + 1), BeginsKernel, sorted.value().data(), occurrences,
-                unique, segments.begin);
+                                 reinterpret_cast<const uint32_t*>(inverse), positions.data(), sorted.data(),
+                                 segments.positions));
+  return Launch("Begins", stream, ShapeFor(occurrences + 1), BeginsKernel, sorted.data(), occurrences, unique,
+                segments.begin);
 }
 
 }  // namespace sok

@@ -44,9 +44,7 @@ StatusOr<char*> GpuHostStage::Allocate(int64_t bytes) {
   SOK_RETURN_IF_ERROR(copied_.Wait());
   if (memory_.size() < bytes) {
     memory_ = PinnedBuffer<char>();
-    StatusOr<PinnedBuffer<char>> memory = PinnedBuffer<char>::Allocate(bytes + bytes / 4);
-    SOK_RETURN_IF_ERROR(memory.status());
-    memory_ = std::move(memory.value());
+    SOK_ASSIGN_OR_RETURN(memory_, PinnedBuffer<char>::Allocate(bytes + bytes / 4));
   }
   return memory_.data();
 }

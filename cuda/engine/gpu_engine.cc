@@ -71,10 +71,10 @@ StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext&
   DeviceAllocator* const kept = KeptMemoryOf(context);
   TableMemory memory{kept, kept, SlabBytesFor(device_bytes)};
   if (options.memory == RowMemory::kHost || options.tiers.has_tiers()) memory.rows = &host_memory_;
-  StatusOr<std::unique_ptr<DeviceTable>> made =
-      DeviceTable::Create(static_cast<cudaStream_t>(context.stream), memory, std::move(options));
-  SOK_RETURN_IF_ERROR(made.status());
-  return std::shared_ptr<EngineTable>(std::make_shared<GpuTable>(this, &memory_, std::move(made.value())));
+  SOK_ASSIGN_OR_RETURN(
+      std::unique_ptr<DeviceTable> made,
+      DeviceTable::Create(static_cast<cudaStream_t>(context.stream), memory, std::move(options)));
+  return std::shared_ptr<EngineTable>(std::make_shared<GpuTable>(this, &memory_, std::move(made)));
 }
 
 std::unique_ptr<GroupPlan> GpuEngine::NewPlan() { return std::make_unique<GpuGroupPlan>(this); }

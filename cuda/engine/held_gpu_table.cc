@@ -162,9 +162,9 @@ HeldState HeldGpuTable::state() const {
 }
 
 StatusOr<int64_t> HeldGpuTable::Count(const SelectedRows& selected) {
-  const StatusOr<const int64_t*> count = table_.round_trip().Fetch(stream(), selected.count.data(), 1);
-  SOK_RETURN_IF_ERROR(count.status());
-  return *count.value();
+  SOK_ASSIGN_OR_RETURN(const int64_t* const count,
+                       table_.round_trip().Fetch(stream(), selected.count.data(), 1));
+  return *count;
 }
 
 template <typename Select, typename Visit>
@@ -172,9 +172,8 @@ Status HeldGpuTable::ForEachWindow(int64_t limit, const Select& select, const Vi
   for (int64_t first = 0; first < limit; first += window_rows_) {
     SelectedRows selected;
     SOK_RETURN_IF_ERROR(select(RowWindow{first, std::min(window_rows_, limit - first)}, &selected));
-    const StatusOr<int64_t> count = Count(selected);
-    SOK_RETURN_IF_ERROR(count.status());
-    if (count.value() > 0) SOK_RETURN_IF_ERROR(visit(selected.rows.data(), count.value()));
+    SOK_ASSIGN_OR_RETURN(const int64_t count, Count(selected));
+    if (count > 0) SOK_RETURN_IF_ERROR(visit(selected.rows.data(), count));
   }
   return OkStatus();
 }
@@ -221,9 +220,8 @@ Status HeldGpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const
   RowsInPieces pieces(stream(), call_.scratch(), &table_);
   return ForEachPiece(what.set, what.limit, [&](const int64_t* rows, int64_t n) -> Status {
     if (what.up_to_date) SOK_RETURN_IF_ERROR(table_.BringUpToDate(stream(), {rows, 0, n}));
-    const StatusOr<RowPiece> piece = pieces.Read(what.parts, rows, n);
-    SOK_RETURN_IF_ERROR(piece.status());
-    return visit(piece.value());
+    SOK_ASSIGN_OR_RETURN(const RowPiece piece, pieces.Read(what.parts, rows, n));
+    return visit(piece);
   });
 }
 
@@ -245,25 +243,21 @@ StatusOr<DeviceBuffer<int64_t>> HeldGpuTable::Upload(Span<const int64_t> keys) {
 Status HeldGpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
                                 FunctionRef<Status(const RowsToFill&)> fill) {
   const int64_t n = keys.size();
-  const StatusOr<DeviceBuffer<int64_t>> device_keys = Upload(keys);
-  SOK_RETURN_IF_ERROR(device_keys.status());
-  StatusOr<DeviceBuffer<int64_t>> rows = DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), n);
-  SOK_RETURN_IF_ERROR(rows.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> device_keys, Upload(keys));
+  SOK_ASSIGN_OR_RETURN(auto rows, DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), n));
   RowsInPieces pieces(stream(), call_.scratch(), &table_);
-  StatusOr<RowsToFill> to_fill = pieces.Prepare(parts, n);
-  SOK_RETURN_IF_ERROR(to_fill.status());
+  SOK_ASSIGN_OR_RETURN(RowsToFill to_fill, pieces.Prepare(parts, n));
   table_.BeginPiece();
-  SOK_RETURN_IF_ERROR(table_.FindOrMake(stream(), call_.scratch(), device_keys.value().data(), n,
-                                        /*own=*/false, rows.value().data()));
-  SOK_RETURN_IF_ERROR(fill(to_fill.value()));
-  return pieces.Write(parts, rows.value().data(), n);
+  SOK_RETURN_IF_ERROR(table_.FindOrMake(stream(), call_.scratch(), device_keys.data(), n,
+                                        /*own=*/false, rows.data()));
+  SOK_RETURN_IF_ERROR(fill(to_fill));
+  return pieces.Write(parts, rows.data(), n);
 }
 
 Status HeldGpuTable::EraseKeysOf(Span<const int64_t> keys) {
-  const StatusOr<DeviceBuffer<int64_t>> device_keys = Upload(keys);
-  SOK_RETURN_IF_ERROR(device_keys.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> device_keys, Upload(keys));
   int64_t erased = 0;
-  return table_.Erase(stream(), call_.scratch(), device_keys.value().data(), keys.size(), &erased);
+  return table_.Erase(stream(), call_.scratch(), device_keys.data(), keys.size(), &erased);
 }
 
 StatusOr<int64_t> HeldGpuTable::CountWaiting(RowSet set) {
@@ -292,10 +286,9 @@ Status HeldGpuTable::ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingP
     return SelectWaiting(stream(), call_.scratch(), table_.waiting(), window, set == RowSet::kChanged,
                          INT64_MAX, places);
   };
-  StatusOr<DeviceBuffer<int64_t>> made = DeviceBuffer<int64_t>::Allocate(
-      call_.scratch(), stream(), 3 * std::min(kPiece, table_.waiting()->size()));
-  SOK_RETURN_IF_ERROR(made.status());
-  numbers = std::move(made.value());
+  SOK_ASSIGN_OR_RETURN(numbers,
+                       DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(),
+                                                       3 * std::min(kPiece, table_.waiting()->size())));
   return ForEachWindow(table_.waiting()->limit(), select, [&](const int64_t* places, int64_t n) -> Status {
     for (int64_t first = 0; first < n; first += kPiece) {
       SOK_RETURN_IF_ERROR(visit_piece(places + first, std::min(kPiece, n - first)));
@@ -306,23 +299,19 @@ Status HeldGpuTable::ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingP
 
 Status HeldGpuTable::SetWaitingOf(const WaitingPiece& piece) {
   const int64_t n = piece.ids.size();
-  const StatusOr<DeviceBuffer<int64_t>> ids = Upload(piece.ids);
-  SOK_RETURN_IF_ERROR(ids.status());
-  const StatusOr<DeviceBuffer<int64_t>> counts = Upload(piece.counts);
-  SOK_RETURN_IF_ERROR(counts.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> ids, Upload(piece.ids));
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> counts, Upload(piece.counts));
   if (table_.bloom() != nullptr) {
-    return table_.bloom()->RaiseTo(stream(), ids.value().data(), counts.value().data(), n);
+    return table_.bloom()->RaiseTo(stream(), ids.data(), counts.data(), n);
   }
-  const StatusOr<DeviceBuffer<int64_t>> last_steps = Upload(piece.last_steps);
-  SOK_RETURN_IF_ERROR(last_steps.status());
-  return table_.waiting()->Set(stream(), call_.scratch(), &table_.upload(), &table_.round_trip(),
-                               ids.value().data(), counts.value().data(), last_steps.value().data(), n);
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> last_steps, Upload(piece.last_steps));
+  return table_.waiting()->Set(stream(), call_.scratch(), &table_.upload(), &table_.round_trip(), ids.data(),
+                               counts.data(), last_steps.data(), n);
 }
 
 Status HeldGpuTable::EraseWaitingIds(Span<const int64_t> ids) {
-  const StatusOr<DeviceBuffer<int64_t>> device_ids = Upload(ids);
-  SOK_RETURN_IF_ERROR(device_ids.status());
-  return table_.waiting()->Erase(stream(), call_.scratch(), &table_.round_trip(), device_ids.value().data(),
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> device_ids, Upload(ids));
+  return table_.waiting()->Erase(stream(), call_.scratch(), &table_.round_trip(), device_ids.data(),
                                  ids.size());
 }
 
@@ -392,28 +381,25 @@ Status HeldGpuTable::Evict() {
   const auto select_waiting = [&](const RowWindow& window, SelectedRows* going) {
     return SelectGoingWaiting(window, going);
   };
-  const StatusOr<int64_t> count = CountIn(table_.row_limit(), select);
-  SOK_RETURN_IF_ERROR(count.status());
-  SOK_RETURN_IF_ERROR(table_.ReserveErase(stream(), count.value()));
+  SOK_ASSIGN_OR_RETURN(const int64_t count, CountIn(table_.row_limit(), select));
+  SOK_RETURN_IF_ERROR(table_.ReserveErase(stream(), count));
   int64_t num_waiting = 0;
   if (evicts_waiting) {
-    const StatusOr<int64_t> waiting = CountIn(table_.waiting()->limit(), select_waiting);
-    SOK_RETURN_IF_ERROR(waiting.status());
-    num_waiting = waiting.value();
+    SOK_ASSIGN_OR_RETURN(num_waiting, CountIn(table_.waiting()->limit(), select_waiting));
     SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(stream(), 0, num_waiting));
   }
-  const StatusOr<DeviceBuffer<int64_t>> keys = DeviceBuffer<int64_t>::Allocate(
-      call_.scratch(), stream(), std::min(window_rows_, std::max(count.value(), num_waiting)));
-  SOK_RETURN_IF_ERROR(keys.status());
+  SOK_ASSIGN_OR_RETURN(const auto keys,
+                       DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(),
+                                                       std::min(window_rows_, std::max(count, num_waiting))));
   if (num_waiting > 0) {
     SOK_RETURN_IF_ERROR(
         ForEachWindow(table_.waiting()->limit(), select_waiting, [&](int64_t* places, int64_t n) {
-          return table_.waiting()->ErasePlaces(stream(), places, n, keys.value().data());
+          return table_.waiting()->ErasePlaces(stream(), places, n, keys.data());
         }));
   }
-  if (count.value() == 0) return OkStatus();
+  if (count == 0) return OkStatus();
   return ForEachWindow(table_.row_limit(), select, [&](int64_t* rows, int64_t n) {
-    return table_.EraseRowsOf(stream(), rows, n, keys.value().data());
+    return table_.EraseRowsOf(stream(), rows, n, keys.data());
   });
 }
 

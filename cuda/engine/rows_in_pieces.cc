@@ -34,19 +34,13 @@ std::vector<RowsInPieces::Column> RowsInPieces::Columns(const RowParts& parts) {
 Status RowsInPieces::Reserve(const RowParts& parts, int64_t n) {
   const int64_t floats = n * Floats(parts);
   if (host_records_.size() < floats) {
-    StatusOr<PinnedBuffer<float>> host = PinnedBuffer<float>::Allocate(floats);
-    SOK_RETURN_IF_ERROR(host.status());
-    host_records_ = std::move(host.value());
+    SOK_ASSIGN_OR_RETURN(host_records_, PinnedBuffer<float>::Allocate(floats));
   }
   if (records_.size() < floats) {
-    StatusOr<DeviceBuffer<float>> records = DeviceBuffer<float>::Allocate(device_, stream_, floats);
-    SOK_RETURN_IF_ERROR(records.status());
-    records_ = std::move(records.value());
+    SOK_ASSIGN_OR_RETURN(records_, DeviceBuffer<float>::Allocate(device_, stream_, floats));
   }
   if (numbers_.size() < n) {
-    StatusOr<DeviceBuffer<int64_t>> numbers = DeviceBuffer<int64_t>::Allocate(device_, stream_, n);
-    SOK_RETURN_IF_ERROR(numbers.status());
-    numbers_ = std::move(numbers.value());
+    SOK_ASSIGN_OR_RETURN(numbers_, DeviceBuffer<int64_t>::Allocate(device_, stream_, n));
   }
   const auto resize = [n](bool wanted, std::vector<int64_t>* column) { column->resize(wanted ? n : 0); };
   for (const Column& column : Columns(parts)) resize(column.is_wanted, column.host);

@@ -13,14 +13,6 @@ bool AreFours(const GradientRows& gradient) {
   return reinterpret_cast<uintptr_t>(gradient.data) % 16 == 0 && gradient.stride % 4 == 0;
 }
 
-template <typename T>
-Status AllocateInto(cudaStream_t stream, DeviceAllocator* allocator, int64_t size, DeviceBuffer<T>* buffer) {
-  StatusOr<DeviceBuffer<T>> made = DeviceBuffer<T>::Allocate(allocator, stream, size);
-  SOK_RETURN_IF_ERROR(made.status());
-  *buffer = std::move(made.value());
-  return OkStatus();
-}
-
 }  // namespace
 
 std::vector<GradientOfTable> GradientsOfLookups(const MergedBags& group, Span<const GradientRows> gradients) {
@@ -42,9 +34,10 @@ Status MergedGradients::Enqueue(cudaStream_t stream, DeviceAllocator* scratch, c
   divisor_ = divisor;
   in_fours_.assign(group.tables.size(), 1);
   if (!group.is_merged) return OkStatus();  // no id is trained
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.unique_count + 1, &begin_));
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.occurrences(), &positions_));
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.occurrences(), &occurrences_));
+  SOK_ASSIGN_OR_RETURN(begin_, DeviceBuffer<int32_t>::Allocate(scratch, stream, group.unique_count + 1));
+  SOK_ASSIGN_OR_RETURN(positions_, DeviceBuffer<int32_t>::Allocate(scratch, stream, group.occurrences()));
+  SOK_ASSIGN_OR_RETURN(occurrences_,
+                       DeviceBuffer<OccurrenceGradient>::Allocate(scratch, stream, group.occurrences()));
   SOK_RETURN_IF_ERROR(SortIntoSegments(stream, scratch, group.inverse.data(), group.occurrences(),
                                        group.unique_count, {begin_.data(), positions_.data()}));
   std::vector<LookupGradient> work;
@@ -71,9 +64,9 @@ TableGradients MergedGradients::table(int t, int64_t ids) const {
 
 Status RepeatedGradients::Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const int32_t* inverse,
                                   int64_t n, int64_t unique, const float* grads, int64_t dim) {
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, unique + 1, &begin_));
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, n, &positions_));
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, n, &occurrences_));
+  SOK_ASSIGN_OR_RETURN(begin_, DeviceBuffer<int32_t>::Allocate(scratch, stream, unique + 1));
+  SOK_ASSIGN_OR_RETURN(positions_, DeviceBuffer<int32_t>::Allocate(scratch, stream, n));
+  SOK_ASSIGN_OR_RETURN(occurrences_, DeviceBuffer<OccurrenceGradient>::Allocate(scratch, stream, n));
   SOK_RETURN_IF_ERROR(
       SortIntoSegments(stream, scratch, inverse, n, unique, {begin_.data(), positions_.data()}));
   LookupGradient each;

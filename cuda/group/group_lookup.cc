@@ -41,14 +41,10 @@ Status GpuGroupLookup::Lookup(const GroupBatch& batch, Span<const OutputRows> ou
   while (sorts_again) {
     SOK_RETURN_IF_ERROR(only_reads ? merge.EnqueueUnmerged(rows.find_words()) : EnqueueMerge(batch, &merge));
     SOK_RETURN_IF_ERROR(only_reads ? rows.EnqueueReads() : rows.Enqueue());
-    const StatusOr<const int64_t*> fetched = scratch_.round_trip.Fetch(
-        stream(), plan_.words.report(), plan_.words.merge_size() + rows.find_words());
-    SOK_RETURN_IF_ERROR(fetched.status());
+    SOK_ASSIGN_OR_RETURN(words, scratch_.round_trip.Fetch(stream(), plan_.words.report(),
+                                                          plan_.words.merge_size() + rows.find_words()));
     scratch_.upload.HasWaited(stream());
-    words = fetched.value();
-    const StatusOr<bool> taken = merge.Take(words);
-    SOK_RETURN_IF_ERROR(taken.status());
-    sorts_again = taken.value();
+    SOK_ASSIGN_OR_RETURN(sorts_again, merge.Take(words));
   }
   SOK_RETURN_IF_ERROR(TakeFound(&rows, words + plan_.words.merge_size()));
   return WriteOutputs(outputs);
@@ -59,12 +55,9 @@ Status GpuGroupLookup::Merge(const GroupBatch& batch) {
   bool sorts_again = true;
   while (sorts_again) {
     SOK_RETURN_IF_ERROR(EnqueueMerge(batch, &merge));
-    const StatusOr<const int64_t*> words =
-        scratch_.round_trip.Fetch(stream(), plan_.words.report(), plan_.words.merge_size());
-    SOK_RETURN_IF_ERROR(words.status());
-    const StatusOr<bool> taken = merge.Take(words.value());
-    SOK_RETURN_IF_ERROR(taken.status());
-    sorts_again = taken.value();
+    SOK_ASSIGN_OR_RETURN(const int64_t* const words,
+                         scratch_.round_trip.Fetch(stream(), plan_.words.report(), plan_.words.merge_size()));
+    SOK_ASSIGN_OR_RETURN(sorts_again, merge.Take(words));
   }
   return AskAhead();
 }
@@ -85,10 +78,9 @@ Status GpuGroupLookup::Read(Span<const OutputRows> outputs) {
   SOK_RETURN_IF_ERROR(at_work.Enter());
   MergedRows rows = RowsOfPlan();
   SOK_RETURN_IF_ERROR(rows.Enqueue());
-  const StatusOr<const int64_t*> found =
-      scratch_.round_trip.Fetch(stream(), plan_.words.absent_begin(), rows.find_words());
-  SOK_RETURN_IF_ERROR(found.status());
-  SOK_RETURN_IF_ERROR(TakeFound(&rows, found.value()));
+  SOK_ASSIGN_OR_RETURN(const int64_t* const found,
+                       scratch_.round_trip.Fetch(stream(), plan_.words.absent_begin(), rows.find_words()));
+  SOK_RETURN_IF_ERROR(TakeFound(&rows, found));
   return WriteOutputs(outputs);
 }
 

@@ -230,18 +230,9 @@ struct DistinctRows {
   int64_t count = 0;
 
   Status Enqueue(GpuCall* call, DeviceTable* table, const int64_t* repeated, int64_t n) {
-    StatusOr<DeviceBuffer<int64_t>> made_words =
-        DeviceBuffer<int64_t>::Allocate(call->scratch(), call->stream(), 4);
-    SOK_RETURN_IF_ERROR(made_words.status());
-    words = std::move(made_words.value());
-    StatusOr<DeviceBuffer<int64_t>> made_rows =
-        DeviceBuffer<int64_t>::Allocate(call->scratch(), call->stream(), n);
-    SOK_RETURN_IF_ERROR(made_rows.status());
-    rows = std::move(made_rows.value());
-    StatusOr<DeviceBuffer<int32_t>> made_numbers =
-        DeviceBuffer<int32_t>::Allocate(call->scratch(), call->stream(), 2 * n);
-    SOK_RETURN_IF_ERROR(made_numbers.status());
-    numbers = std::move(made_numbers.value());
+    SOK_ASSIGN_OR_RETURN(words, DeviceBuffer<int64_t>::Allocate(call->scratch(), call->stream(), 4));
+    SOK_ASSIGN_OR_RETURN(rows, DeviceBuffer<int64_t>::Allocate(call->scratch(), call->stream(), n));
+    SOK_ASSIGN_OR_RETURN(numbers, DeviceBuffer<int32_t>::Allocate(call->scratch(), call->stream(), 2 * n));
     const int64_t begin[2] = {0, n};
     SOK_RETURN_IF_ERROR(table->upload().Copy(call->stream(), begin, sizeof(begin), words.data()));
     UniqueIds unique;
@@ -252,9 +243,9 @@ struct DistinctRows {
     return Dedup(call->stream(), call->scratch(), {repeated, words.data(), 1, n}, unique);
   }
   Status Fetch(GpuCall* call, DeviceTable* table) {
-    const StatusOr<const int64_t*> begin = table->round_trip().Fetch(call->stream(), words.data() + 2, 2);
-    SOK_RETURN_IF_ERROR(begin.status());
-    count = begin.value()[1];
+    SOK_ASSIGN_OR_RETURN(const int64_t* const begin,
+                         table->round_trip().Fetch(call->stream(), words.data() + 2, 2));
+    count = begin[1];
     return OkStatus();
   }
 };

@@ -102,8 +102,7 @@ Status MergedRows::FindAgain() {
   for (const DeviceTable* table : tables_) finders.push_back(table->finder());
   const RowFinder* device_finders = nullptr;
   scratch_.upload.Add(Span<const RowFinder>(finders), &device_finders);
-  const StatusOr<DeviceBuffer<char>> uploaded = scratch_.upload.Send(stream(), call_.scratch());
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, scratch_.upload.Send(stream(), call_.scratch()));
 
   const IdsOfGroup ids = group_.ids();
   group_.has_read_rows = false;
@@ -133,9 +132,7 @@ StatusOr<const FilterView*> MergedRows::UploadFilters(DeviceBuffer<char>* upload
   for (const DeviceTable* table : tables_) filters.push_back(table->filter());
   const FilterView* device_filters = nullptr;
   scratch_.upload.Add(Span<const FilterView>(filters), &device_filters);
-  StatusOr<DeviceBuffer<char>> sent = scratch_.upload.Send(stream(), call_.scratch());
-  SOK_RETURN_IF_ERROR(sent.status());
-  *uploaded = std::move(sent.value());
+  SOK_ASSIGN_OR_RETURN(*uploaded, scratch_.upload.Send(stream(), call_.scratch()));
   return device_filters;
 }
 
@@ -149,13 +146,12 @@ Status MergedRows::EnqueueAdmission() {
   SOK_RETURN_IF_ERROR(scratch_.totals.Resize(stream(), memory_, ids.max));
   SOK_RETURN_IF_ERROR(scratch_.places.Resize(stream(), memory_, ids.max));
   DeviceBuffer<char> uploaded;
-  const StatusOr<const FilterView*> filters = UploadFilters(&uploaded);
-  SOK_RETURN_IF_ERROR(filters.status());
+  SOK_ASSIGN_OR_RETURN(const FilterView* const filters, UploadFilters(&uploaded));
 
   const LookupWords& words = group_.words;
   const Outcomes outcomes = OutcomesOfIds();
-  SOK_RETURN_IF_ERROR(DecideAdmission(stream(), ids, {words.absent_begin(), scratch_.absent.data()},
-                                      filters.value(), group_.counts.data(), outcomes));
+  SOK_RETURN_IF_ERROR(DecideAdmission(stream(), ids, {words.absent_begin(), scratch_.absent.data()}, filters,
+                                      group_.counts.data(), outcomes));
   const auto list = [&](uint32_t which, const SomeIds& some) {
     return ListOutcomes(stream(), call_.scratch(), ids, group_.rows.data(), outcomes, which, some);
   };
@@ -167,9 +163,9 @@ Status MergedRows::EnqueueAdmission() {
 Status MergedRows::NoRowFor(uint64_t u) {
   std::vector<int64_t> begin = {0};
   for (const TableOfPlan& table : group_.tables) begin.push_back(begin.back() + table.unique);
-  const StatusOr<const int64_t*> key = scratch_.round_trip.Fetch(stream(), group_.ids().keys + u, 1);
-  SOK_RETURN_IF_ERROR(key.status());
-  return tables_[PartOf(begin.data(), num_tables(), static_cast<int64_t>(u))]->NoRowFor(*key.value());
+  SOK_ASSIGN_OR_RETURN(const int64_t* const key,
+                       scratch_.round_trip.Fetch(stream(), group_.ids().keys + u, 1));
+  return tables_[PartOf(begin.data(), num_tables(), static_cast<int64_t>(u))]->NoRowFor(*key);
 }
 
 Status MergedRows::Take(const int64_t* words) {
@@ -219,12 +215,10 @@ Status MergedRows::ReadDefaults(const Found& found) {
                       static_cast<size_t>(ids.max) * sizeof(int64_t), cudaMemcpyDeviceToDevice, stream()),
       "cannot copy rows on the device");
   DeviceBuffer<char> uploaded;
-  const StatusOr<const FilterView*> filters = UploadFilters(&uploaded);
-  SOK_RETURN_IF_ERROR(filters.status());
+  SOK_ASSIGN_OR_RETURN(const FilterView* const filters, UploadFilters(&uploaded));
   const bool was_reordered = found.admitted.back() != found.absent.back();
-  return sok::ReadDefaults(stream(), ids, AdmittedIds(), filters.value(), group_.counts.data(),
-                           OutcomesOfIds(), was_reordered ? scratch_.moved.data() : nullptr,
-                           group_.read_rows.data());
+  return sok::ReadDefaults(stream(), ids, AdmittedIds(), filters, group_.counts.data(), OutcomesOfIds(),
+                           was_reordered ? scratch_.moved.data() : nullptr, group_.read_rows.data());
 }
 
 std::vector<RowList> MergedRows::RowsOfTables() const {
@@ -394,8 +388,7 @@ Status MergedRows::MakeReferences() {
   }
   const ColumnView<uint32_t>* device_states = nullptr;
   scratch_.upload.Add(Span<const ColumnView<uint32_t>>(states), &device_states);
-  const StatusOr<DeviceBuffer<char>> uploaded = scratch_.upload.Send(stream(), call_.scratch());
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, scratch_.upload.Send(stream(), call_.scratch()));
   return sok::MakeReferences(stream(), group_.ids(), device_states, group_.rows.data());
 }
 

@@ -55,18 +55,16 @@ Status KeyIndex::Reserve(cudaStream_t stream, int64_t keys) {
 
 Status KeyIndex::BeginGrowth(cudaStream_t stream, int64_t buckets) {
   if (buckets > kMaxBuckets) return ResourceExhausted("an index on the device with ", buckets, " buckets");
-  StatusOr<DeviceBuffer<char>> memory =
-      DeviceBuffer<char>::Allocate(allocator_, stream, buckets * kBucketBytes);
-  if (!memory.ok()) return memory.status();
+  SOK_ASSIGN_OR_RETURN(auto memory, DeviceBuffer<char>::Allocate(allocator_, stream, buckets * kBucketBytes));
   KeyBuckets next;
-  next.slots = reinterpret_cast<longlong2*>(memory.value().data());
-  next.digests = reinterpret_cast<uint4*>(memory.value().data() + buckets * kPlaces * sizeof(longlong2));
+  next.slots = reinterpret_cast<longlong2*>(memory.data());
+  next.digests = reinterpret_cast<uint4*>(memory.data() + buckets * kPlaces * sizeof(longlong2));
   next.buckets = static_cast<uint32_t>(buckets);
   SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(next.digests, 0, buckets * sizeof(uint4), stream),
                            "cannot clear an index");
   // With half of the free places taken, searches in the old buckets are still short.
   old_room_ = (places() - size_) / 2;
-  old_memory_ = std::exchange(memory_, std::move(memory.value()));
+  old_memory_ = std::exchange(memory_, std::move(memory));
   view_.old = view_;
   view_.moved = 0;
   static_cast<KeyBuckets&>(view_) = next;
@@ -108,12 +106,8 @@ void KeyIndex::CountErased(cudaStream_t stream, int64_t n) {
 Status KeyIndex::EnqueueCount(cudaStream_t stream) {
   if (count_ == nullptr) {
     auto count = std::make_unique<TombstoneCount>();
-    StatusOr<PinnedBuffer<uint32_t>> on_host = PinnedBuffer<uint32_t>::Allocate(1);
-    SOK_RETURN_IF_ERROR(on_host.status());
-    count->on_host = std::move(on_host.value());
-    StatusOr<DeviceBuffer<uint32_t>> on_device = DeviceBuffer<uint32_t>::Allocate(allocator_, stream, 1);
-    SOK_RETURN_IF_ERROR(on_device.status());
-    count->on_device = std::move(on_device.value());
+    SOK_ASSIGN_OR_RETURN(count->on_host, PinnedBuffer<uint32_t>::Allocate(1));
+    SOK_ASSIGN_OR_RETURN(count->on_device, DeviceBuffer<uint32_t>::Allocate(allocator_, stream, 1));
     count_ = std::move(count);
   }
   uint32_t* const sum = count_->on_device.data();

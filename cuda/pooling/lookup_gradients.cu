@@ -75,18 +75,17 @@ Status EnqueueOccurrenceGradients(cudaStream_t stream, DeviceAllocator* scratch,
                                   Span<const LookupGradient> lookups) {
   int64_t divided = 0;
   for (const LookupGradient& lookup : lookups) divided += IsDivided(lookup) ? lookup.bags.bags : 0;
-  StatusOr<DeviceBuffer<float>> divisors = DeviceBuffer<float>::Allocate(scratch, stream, divided);
-  if (!divisors.ok()) return divisors.status();
+  SOK_ASSIGN_OR_RETURN(auto divisors, DeviceBuffer<float>::Allocate(scratch, stream, divided));
   PartLauncher<DivisorPart> divide("ComputeDivisors", stream, ComputeDivisors);
   PartLauncher<OccurrencePart> find("FindGradients", stream, FindGradients);
-  float* next = divisors.value().data();
+  float* next = divisors.data();
   for (const LookupGradient& lookup : lookups) {
     if (!IsDivided(lookup)) continue;
     SOK_RETURN_IF_ERROR(divide.Add({lookup.bags, next, {}}, lookup.bags.bags, 0));
     next += lookup.bags.bags;
   }
   SOK_RETURN_IF_ERROR(divide.Launch());
-  next = divisors.value().data();
+  next = divisors.data();
   for (const LookupGradient& lookup : lookups) {
     const bool divided_here = IsDivided(lookup);
     SOK_RETURN_IF_ERROR(find.Add({lookup, divided_here ? next : nullptr, {}}, lookup.occurrences, 0));

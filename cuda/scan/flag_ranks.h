@@ -107,13 +107,9 @@ Status RankFlags(const char* what, cudaStream_t stream, DeviceAllocator* allocat
                  const Flag& flag, RankedFlags* ranked) {
   // One tile more than the full ones, so that Before(n) exists.
   const int64_t tiles = n / kFlagsPerTile + 1;
-  StatusOr<DeviceBuffer<FlagWord>> words =
-      DeviceBuffer<FlagWord>::Allocate(allocator, stream, tiles * flag_ranks_internal::kWordsPerTile);
-  SOK_RETURN_IF_ERROR(words.status());
-  ranked->words = std::move(words.value());
-  StatusOr<DeviceBuffer<int32_t>> counts = DeviceBuffer<int32_t>::Allocate(allocator, stream, tiles);
-  SOK_RETURN_IF_ERROR(counts.status());
-  ranked->tiles = std::move(counts.value());
+  SOK_ASSIGN_OR_RETURN(ranked->words, DeviceBuffer<FlagWord>::Allocate(
+                                          allocator, stream, tiles * flag_ranks_internal::kWordsPerTile));
+  SOK_ASSIGN_OR_RETURN(ranked->tiles, DeviceBuffer<int32_t>::Allocate(allocator, stream, tiles));
   SOK_RETURN_IF_ERROR(Launch(what, stream, {tiles, flag_ranks_internal::kThreads, 0},
                              flag_ranks_internal::FlagTileKernel<Flag>, n, flag, ranked->words.data(),
                              ranked->tiles.data()));

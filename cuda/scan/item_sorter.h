@@ -66,9 +66,7 @@ class ItemSorter {
  private:
   template <typename T>
   Status Allocate(DeviceBuffer<T>* buffer) {
-    StatusOr<DeviceBuffer<T>> made = DeviceBuffer<T>::Allocate(scratch_, stream_, n_);
-    SOK_RETURN_IF_ERROR(made.status());
-    *buffer = std::move(made.value());
+    SOK_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Allocate(scratch_, stream_, n_));
     return OkStatus();
   }
 

@@ -66,10 +66,9 @@ Status StableSort(cudaStream_t stream, DeviceAllocator* scratch, int64_t n, int6
   SOK_RETURN_IF_ERROR(sort(nullptr, bytes));
   // CUB's call only returns the required bytes if it gets no memory, so never pass null.
   bytes = std::max<size_t>(bytes, 1);
-  StatusOr<DeviceBuffer<char>> memory =
-      DeviceBuffer<char>::Allocate(scratch, stream, static_cast<int64_t>(bytes));
-  SOK_RETURN_IF_ERROR(memory.status());
-  return sort(memory.value().data(), bytes);
+  SOK_ASSIGN_OR_RETURN(auto memory,
+                       DeviceBuffer<char>::Allocate(scratch, stream, static_cast<int64_t>(bytes)));
+  return sort(memory.data(), bytes);
 }
 
 }  // namespace sok

@@ -102,9 +102,7 @@ Status ReceivedRows::UploadStarts(GpuCall* call, const Inbox& replies) {
   const char* const* device_starts = nullptr;
   StagedUpload& upload = routed_->transfers->upload;
   upload.Add(Span<const char* const>(starts), &device_starts);
-  StatusOr<DeviceBuffer<char>> sent = upload.Send(call->stream(), call->scratch());
-  SOK_RETURN_IF_ERROR(sent.status());
-  memory_ = std::move(sent.value());
+  SOK_ASSIGN_OR_RETURN(memory_, upload.Send(call->stream(), call->scratch()));
   // Kernels read rows through table views, whose pointers are not const.
   starts_ = const_cast<char* const*>(device_starts);
   return OkStatus();
@@ -138,12 +136,9 @@ struct SumsByBag {
   DeviceBuffer<int32_t> positions;  // [sums], each bag's in the order of the owners
 
   Status Enqueue(GpuCall* call, const int32_t* bags, int64_t sums, int64_t num_bags) {
-    auto made_begin = DeviceBuffer<int32_t>::Allocate(call->scratch(), call->stream(), num_bags + 1);
-    SOK_RETURN_IF_ERROR(made_begin.status());
-    begin = std::move(made_begin.value());
-    auto made_positions = DeviceBuffer<int32_t>::Allocate(call->scratch(), call->stream(), sums);
-    SOK_RETURN_IF_ERROR(made_positions.status());
-    positions = std::move(made_positions.value());
+    SOK_ASSIGN_OR_RETURN(begin,
+                         DeviceBuffer<int32_t>::Allocate(call->scratch(), call->stream(), num_bags + 1));
+    SOK_ASSIGN_OR_RETURN(positions, DeviceBuffer<int32_t>::Allocate(call->scratch(), call->stream(), sums));
     return SortIntoSegments(call->stream(), call->scratch(), bags, sums, num_bags,
                             {begin.data(), positions.data()});
   }

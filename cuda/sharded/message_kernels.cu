@@ -104,8 +104,7 @@ Status Copy(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
   const int64_t* device_begin = nullptr;
   upload->Add(pieces, &device_pieces);
   upload->Add(Span<const int64_t>(tile_begin), &device_begin);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, upload->Send(stream, scratch));
   return Launch("CopyPieces", stream, {tiles, kThreadsPerBlock, 0}, CopyPiecesKernel<T>, device_pieces,
                 device_begin, static_cast<int>(pieces.size()));
 }

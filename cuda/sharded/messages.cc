@@ -13,19 +13,18 @@ Status MessageHeads::Fetch(GpuCall* call, StagedUpload* upload, RoundTrip* round
   inbox_ = &inbox;
   words_.clear();
   const int64_t total = static_cast<int64_t>(inbox.size()) * words;
-  StatusOr<DeviceBuffer<int64_t>> gathered =
-      DeviceBuffer<int64_t>::Allocate(call->scratch(), call->stream(), total);
-  SOK_RETURN_IF_ERROR(gathered.status());
+  SOK_ASSIGN_OR_RETURN(auto gathered,
+                       DeviceBuffer<int64_t>::Allocate(call->scratch(), call->stream(), total));
   std::vector<CopiedWords> pieces;
   for (int r = 0; r < inbox.size(); ++r) {
-    int64_t* const to = gathered.value().data() + static_cast<int64_t>(r) * words;
+    int64_t* const to = gathered.data() + static_cast<int64_t>(r) * words;
     pieces.push_back({inbox[r].data(), to, std::min(inbox[r].size(), words), words});
   }
   SOK_RETURN_IF_ERROR(CopyPieces(call->stream(), call->scratch(), upload, Span<const CopiedWords>(pieces)));
-  const StatusOr<const int64_t*> fetched = round_trip->Fetch(call->stream(), gathered.value().data(), total);
-  SOK_RETURN_IF_ERROR(fetched.status());
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched,
+                       round_trip->Fetch(call->stream(), gathered.data(), total));
   for (int r = 0; r < inbox.size(); ++r) {
-    const int64_t* const head = fetched.value() + static_cast<int64_t>(r) * words;
+    const int64_t* const head = fetched + static_cast<int64_t>(r) * words;
     words_.emplace_back(head, head + pieces[r].count);
   }
   return OkStatus();
@@ -40,10 +39,10 @@ Status MessageHeads::Read(GpuCall* call, RoundTrip* round_trip, int r, MessageKi
     *header = {kind, OkStatus(), words.token};
     return OkStatus();
   }
-  const StatusOr<const int64_t*> text =
-      round_trip->Fetch(call->stream(), message.data() + kHeaderWords, WordsOf(words.text_bytes));
-  SOK_RETURN_IF_ERROR(text.status());
-  const std::string what(reinterpret_cast<const char*>(text.value()), words.text_bytes);
+  SOK_ASSIGN_OR_RETURN(
+      const int64_t* const text,
+      round_trip->Fetch(call->stream(), message.data() + kHeaderWords, WordsOf(words.text_bytes)));
+  const std::string what(reinterpret_cast<const char*>(text), words.text_bytes);
   *header = {kind, Status(words.code, what), words.token};
   return OkStatus();
 }
@@ -78,8 +77,7 @@ void MessageWriter::ClearLast(const int64_t* payload, int64_t* end) {
 Status MessageWriter::Send(GpuCall* call, StagedUpload* upload) {
   const int64_t* words = nullptr;
   upload->Add(Span<const int64_t>(words_), &words);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(call->stream(), call->scratch());
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, upload->Send(call->stream(), call->scratch()));
   for (const HostWords& part : from_host_) {
     copied_words_.push_back({words + part.at, part.to, part.count, part.count});
   }

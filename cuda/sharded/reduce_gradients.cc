@@ -112,11 +112,10 @@ Status WriteEncoded(GpuCall* call, GradientsOfRanks* gradients, const std::vecto
                     const std::vector<int64_t*>& starts, GradientFormat format) {
   int64_t total = 0;
   for (const int64_t count : floats) total += count;
-  StatusOr<DeviceBuffer<float>> wide = DeviceBuffer<float>::Allocate(call->scratch(), call->stream(), total);
-  SOK_RETURN_IF_ERROR(wide.status());
+  SOK_ASSIGN_OR_RETURN(auto wide, DeviceBuffer<float>::Allocate(call->scratch(), call->stream(), total));
   std::vector<float*> wide_starts;
   std::vector<EncodedGradients> encoded;
-  float* next = wide.value().data();
+  float* next = wide.data();
   for (size_t r = 0; r < floats.size(); ++r) {
     wide_starts.push_back(next);
     encoded.push_back({format, next, reinterpret_cast<uint16_t*>(starts[r]), floats[r]});

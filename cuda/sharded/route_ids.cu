@@ -77,17 +77,15 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 Status RouteIds(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids,
                 const OwnersOfTable* owners, const int64_t* boundaries, const int32_t* counts, int ranks,
                 const RoutedIds& routed) {
-  StatusOr<DeviceBuffer<uint32_t>> memory = DeviceBuffer<uint32_t>::Allocate(scratch, stream, 2 * ids.max);
-  SOK_RETURN_IF_ERROR(memory.status());
-  StatusOr<DeviceBuffer<int32_t>> numbers = DeviceBuffer<int32_t>::Allocate(scratch, stream, ids.max);
-  SOK_RETURN_IF_ERROR(numbers.status());
-  uint32_t* const parts = memory.value().data();
+  SOK_ASSIGN_OR_RETURN(auto memory, DeviceBuffer<uint32_t>::Allocate(scratch, stream, 2 * ids.max));
+  SOK_ASSIGN_OR_RETURN(auto numbers, DeviceBuffer<int32_t>::Allocate(scratch, stream, ids.max));
+  uint32_t* const parts = memory.data();
   uint32_t* const sorted = parts + ids.max;
   const int num_parts = ids.tables * ranks;
   SOK_RETURN_IF_ERROR(Launch("FindParts", stream, ShapeFor(ids.max), FindPartsKernel, ids, owners, boundaries,
-                             ranks, parts, numbers.value().data()));
-  SOK_RETURN_IF_ERROR(StableSort(stream, scratch, ids.max, int64_t{num_parts} + 1, parts,
-                                 numbers.value().data(), sorted, routed.number));
+                             ranks, parts, numbers.data()));
+  SOK_RETURN_IF_ERROR(StableSort(stream, scratch, ids.max, int64_t{num_parts} + 1, parts, numbers.data(),
+                                 sorted, routed.number));
   return Launch("PlaceIds", stream, ShapeFor(std::max<int64_t>(ids.max, num_parts + 1)), PlaceIdsKernel, ids,
                 sorted, counts, num_parts, routed);
 }
@@ -154,9 +152,8 @@ Status FindRoutedRows(cudaStream_t stream, DeviceAllocator* scratch, const IdsOf
                       const RoutedIds& routed, const int32_t* positions, const SummedBags* bags, int ranks,
                       const RoutedRows& rows) {
   const int parts = ids.tables * ranks;
-  StatusOr<DeviceBuffer<int32_t>> memory = DeviceBuffer<int32_t>::Allocate(scratch, stream, 2 * ids.max + 1);
-  SOK_RETURN_IF_ERROR(memory.status());
-  int32_t* const bag_of = memory.value().data();
+  SOK_ASSIGN_OR_RETURN(auto memory, DeviceBuffer<int32_t>::Allocate(scratch, stream, 2 * ids.max + 1));
+  int32_t* const bag_of = memory.data();
   int32_t* const starts = bag_of + ids.max;
   SOK_RETURN_IF_ERROR(Launch("FindBags", stream, ShapeFor(ids.max), FindBagsKernel, ids, routed.number,
                              positions, bags, bag_of));

@@ -75,12 +75,11 @@ Status RouteLookups::RouteBatch(const GroupBatch& batch) {
     SOK_RETURN_IF_ERROR(merge.Enqueue(begins, any_counts, arrays.is_merged));
     SOK_RETURN_IF_ERROR(EnqueueRoutes(arrays));
     const LookupWords& words = routed_.merged.words;
-    const StatusOr<const int64_t*> fetched =
-        scratch_.round_trip.Fetch(call_.stream(), words.report(), words.merge_size() + begins);
-    SOK_RETURN_IF_ERROR(fetched.status());
-    const StatusOr<bool> sorts_again = merge.Take(fetched.value());
-    SOK_RETURN_IF_ERROR(sorts_again.status());
-    if (!sorts_again.value()) return TakeRoutes(fetched.value() + words.merge_size());
+    SOK_ASSIGN_OR_RETURN(
+        const int64_t* const fetched,
+        scratch_.round_trip.Fetch(call_.stream(), words.report(), words.merge_size() + begins));
+    SOK_ASSIGN_OR_RETURN(const bool sorts_again, merge.Take(fetched));
+    if (!sorts_again) return TakeRoutes(fetched + words.merge_size());
   }
 }
 
@@ -98,9 +97,7 @@ Status RouteLookups::Upload(TableArrays* arrays) {
   scratch_.upload.Add(Span<const uint8_t>(is_merged), &arrays->is_merged);
   scratch_.upload.Add(Span<const OwnersOfTable>(owners), &arrays->owners);
   scratch_.upload.Add(Span<const int64_t>(boundaries), &arrays->boundaries);
-  StatusOr<DeviceBuffer<char>> sent = scratch_.upload.Send(call_.stream(), call_.scratch());
-  SOK_RETURN_IF_ERROR(sent.status());
-  arrays->memory = std::move(sent.value());
+  SOK_ASSIGN_OR_RETURN(arrays->memory, scratch_.upload.Send(call_.stream(), call_.scratch()));
   return OkStatus();
 }
 
@@ -134,8 +131,7 @@ Status RouteLookups::EnqueueSums(const RoutedIds& routed) {
   }
   const SummedBags* device_bags = nullptr;
   scratch_.upload.Add(Span<const SummedBags>(bags), &device_bags);
-  const StatusOr<DeviceBuffer<char>> uploaded = scratch_.upload.Send(stream, call_.scratch());
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, scratch_.upload.Send(stream, call_.scratch()));
   SOK_RETURN_IF_ERROR(routed_.bags.Resize(stream, memory_, ids.max));
   SOK_RETURN_IF_ERROR(routed_.lengths.Resize(stream, memory_, ids.max));
   return FindRoutedRows(stream, call_.scratch(), ids, routed, routed_.merged.positions.data(), device_bags,

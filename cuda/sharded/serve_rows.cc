@@ -157,10 +157,10 @@ Status ServeRows::FindAllRows() {
   }
   SOK_RETURN_IF_ERROR(EnqueueIds(trained, device_words));
   SOK_RETURN_IF_ERROR(trained_rows.Enqueue());
-  const StatusOr<const int64_t*> fetched = scratch_.round_trip.Fetch(call_.stream(), device_words, all_words);
-  SOK_RETURN_IF_ERROR(fetched.status());
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched,
+                       scratch_.round_trip.Fetch(call_.stream(), device_words, all_words));
   // Copied, because an error makes the next call fetch more.
-  const std::vector<int64_t> host_words(fetched.value(), fetched.value() + all_words);
+  const std::vector<int64_t> host_words(fetched, fetched + all_words);
   SOK_RETURN_IF_ERROR(CheckDamage(host_words.data()));
   if (any_reads()) SOK_RETURN_IF_ERROR(CheckDamage(host_words.data() + words));
   SOK_RETURN_IF_ERROR(TakeTrained(&trained_rows, host_words.data()));
@@ -219,10 +219,8 @@ Status ServeRows::EnqueueIds(const Side& side, int64_t* words) {
   SOK_RETURN_IF_ERROR(merged.positions.Resize(stream, memory_, n));
   SOK_RETURN_IF_ERROR(merged.keys.Resize(stream, memory_, n));
   const int64_t num_sums = ids.sum_begin.back();
-  StatusOr<DeviceBuffer<int32_t>> numbers =
-      DeviceBuffer<int32_t>::Allocate(call_.scratch(), stream, num_sums + n);
-  SOK_RETURN_IF_ERROR(numbers.status());
-  int32_t* const lengths = numbers.value().data();
+  SOK_ASSIGN_OR_RETURN(auto numbers, DeviceBuffer<int32_t>::Allocate(call_.scratch(), stream, num_sums + n));
+  int32_t* const lengths = numbers.data();
   int32_t* const counts = lengths + num_sums;
   SOK_RETURN_IF_ERROR(CopyIds(side, lengths, counts));
 
@@ -236,8 +234,7 @@ Status ServeRows::EnqueueIds(const Side& side, int64_t* words) {
   scratch_.upload.Add(Span<const int64_t>(ids.ids_begin), &ids_begin);
   scratch_.upload.Add(Span<const int64_t>(ids.sum_begin), &sums.begin);
   scratch_.upload.Add(Span<const int32_t>(ranks), &device_ranks);
-  const StatusOr<DeviceBuffer<char>> uploaded = scratch_.upload.Send(stream, call_.scratch());
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, scratch_.upload.Send(stream, call_.scratch()));
 
   UniqueIds unique;
   unique.begin = merged.words.unique_begin();

@@ -78,10 +78,9 @@ Status SumBefore(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* v
   SOK_RETURN_IF_ERROR(scan(nullptr));
   // CUB's call only returns the required bytes if it gets no memory, so never pass null.
   bytes = std::max<size_t>(bytes, 1);
-  StatusOr<DeviceBuffer<char>> memory =
-      DeviceBuffer<char>::Allocate(scratch, stream, static_cast<int64_t>(bytes));
-  SOK_RETURN_IF_ERROR(memory.status());
-  return scan(memory.value().data());
+  SOK_ASSIGN_OR_RETURN(auto memory,
+                       DeviceBuffer<char>::Allocate(scratch, stream, static_cast<int64_t>(bytes)));
+  return scan(memory.data());
 }
 
 }  // namespace
@@ -89,9 +88,8 @@ Status SumBefore(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* v
 Status FindServedSums(cudaStream_t stream, DeviceAllocator* scratch, const ServedSums& sums, int32_t* out,
                       uint64_t* damaged) {
   const int64_t n = sums.count + 1;
-  StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n);
-  SOK_RETURN_IF_ERROR(memory.status());
-  int64_t* const lengths = memory.value().data();
+  SOK_ASSIGN_OR_RETURN(auto memory, DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n));
+  int64_t* const lengths = memory.data();
   int64_t* const before = lengths + n;
   SOK_RETURN_IF_ERROR(
       Launch("CheckLengths", stream, ShapeFor(n), CheckLengthsKernel, sums, lengths, damaged));

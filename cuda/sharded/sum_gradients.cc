@@ -31,10 +31,7 @@ class ArrivedGradients {
       SOK_RETURN_IF_ERROR(ReadFormat(heads.words(r), r, messages[r].size()));
       if (formats_.back() != GradientFormat::kFloat32) decoded += PaddedFloatsFrom(r);
     }
-    StatusOr<DeviceBuffer<float>> memory =
-        DeviceBuffer<float>::Allocate(call->scratch(), call->stream(), decoded);
-    SOK_RETURN_IF_ERROR(memory.status());
-    decoded_ = std::move(memory.value());
+    SOK_ASSIGN_OR_RETURN(decoded_, DeviceBuffer<float>::Allocate(call->scratch(), call->stream(), decoded));
     return Decode(call, messages);
   }
 

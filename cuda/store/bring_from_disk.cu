@@ -93,31 +93,27 @@ Status FetchRowsOnDisk(cudaStream_t stream, DeviceAllocator* scratch, TierDisk::
   call.use = use;
   transfers->upload.Add(parts, &call.part);
   transfers->upload.Add(begin, &call.begin);
-  const StatusOr<DeviceBuffer<char>> uploaded = transfers->upload.Send(stream, scratch);
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, transfers->upload.Send(stream, scratch));
   if (use != DiskUse::kAhead) {
     SOK_RETURN_IF_ERROR(Launch("UseHostFrames", stream, ShapeFor(call.rows), UseHostFramesKernel, call));
   }
   if (!waits) return OkStatus();
-  const StatusOr<DeviceBuffer<int64_t>> words =
-      DeviceBuffer<int64_t>::Allocate(scratch, stream, call.parts + call.rows);
-  SOK_RETURN_IF_ERROR(words.status());
+  SOK_ASSIGN_OR_RETURN(const auto words,
+                       DeviceBuffer<int64_t>::Allocate(scratch, stream, call.parts + call.rows));
   RankedFlags on_disk;
   SOK_RETURN_IF_ERROR(RankFlags("FindOnDisk", stream, scratch, call.rows, IsOnDisk{call}, &on_disk));
   SOK_RETURN_IF_ERROR(Launch("ListOnDisk", stream, ShapeFor(std::max<int64_t>(call.rows, call.parts)),
-                             ListOnDiskKernel, call, on_disk.ranks(), words.value().data()));
-  const StatusOr<const int64_t*> counts =
-      transfers->round_trip.Fetch(stream, words.value().data(), call.parts);
-  SOK_RETURN_IF_ERROR(counts.status());
-  const int64_t total = std::accumulate(counts.value(), counts.value() + call.parts, int64_t{0});
+                             ListOnDiskKernel, call, on_disk.ranks(), words.data()));
+  SOK_ASSIGN_OR_RETURN(const int64_t* const counts,
+                       transfers->round_trip.Fetch(stream, words.data(), call.parts));
+  const int64_t total = std::accumulate(counts, counts + call.parts, int64_t{0});
   if (total == 0) return OkStatus();
-  const StatusOr<const int64_t*> fetched =
-      transfers->round_trip.Fetch(stream, words.value().data(), call.parts + total);
-  SOK_RETURN_IF_ERROR(fetched.status());
-  const int64_t* next = fetched.value() + call.parts;
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched,
+                       transfers->round_trip.Fetch(stream, words.data(), call.parts + total));
+  const int64_t* next = fetched + call.parts;
   for (int t = 0; t < call.parts; ++t) {
-    (*rows)[t].assign(next, next + fetched.value()[t]);
-    next += fetched.value()[t];
+    (*rows)[t].assign(next, next + fetched[t]);
+    next += fetched[t];
   }
   return OkStatus();
 }
@@ -161,9 +157,7 @@ Status BringFromDisk(cudaStream_t stream, DeviceAllocator* scratch, Span<const R
   for (const std::vector<int64_t>& missing : rows) most += 2 * static_cast<int64_t>(missing.size());
   if (most == 0) return OkStatus();
   if (transfers.placed.size() < most) {
-    StatusOr<PinnedBuffer<PlacedRecord>> placed = PinnedBuffer<PlacedRecord>::Allocate(most + most / 4);
-    SOK_RETURN_IF_ERROR(placed.status());
-    transfers.placed = std::move(placed.value());
+    SOK_ASSIGN_OR_RETURN(transfers.placed, PinnedBuffer<PlacedRecord>::Allocate(most + most / 4));
   }
   int64_t n = 0;
   const auto bring_up = [&]() -> Status {

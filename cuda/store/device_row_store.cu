@@ -139,8 +139,7 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
     offsets.push_back(width);
     width += slot.width;
   }
-  StatusOr<DeviceBuffer<float>> fills = MakeFills(stream, slots, width - dim_, device_allocator_);
-  if (!fills.ok()) return fills.status();
+  SOK_ASSIGN_OR_RETURN(DeviceBuffer<float> fills, MakeFills(stream, slots, width - dim_, device_allocator_));
   const RecordLayout layout(dim_, layout_.format(), slots);
   Records next = MakeRecords(layout);
   if (TierDisk* const disk = records_.disk(); disk != nullptr) {
@@ -148,7 +147,7 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
     next.disk()->set_executor(disk->executor());
   }
   SOK_RETURN_IF_ERROR(next.Reserve(stream, records_.size()));
-  const RowStoreView to = ViewOf(next.view(), dim_, layout, fills.value().data());
+  const RowStoreView to = ViewOf(next.view(), dim_, layout, fills.data());
   const int64_t most = std::min(PieceOf(rows), next.PieceOf(rows));
   SOK_RETURN_IF_ERROR(ForEachPiece(stream, rows, most, DiskUse::kStep, [&](const RowList& piece) -> Status {
     SOK_RETURN_IF_ERROR(BringPiece(stream, device_allocator_, next.tiers.get(), piece, DiskUse::kNew));
@@ -166,7 +165,7 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
   records_.set_stream(stream);
   records_ = std::move(next);
   fills_.set_stream(stream);
-  fills_ = std::move(fills.value());
+  fills_ = std::move(fills);
   return OkStatus();
 }
 

@@ -72,9 +72,8 @@ StatusOr<std::vector<DeviceBuffer<char>>> DeviceSlabs::AllocateSlabs(cudaStream_
   std::vector<DeviceBuffer<char>> slabs;
   for (int64_t slab = first; slab < end; ++slab) {
     const int64_t bytes = (slab == 0 ? first_records : records_per_slab()) * record_bytes_;
-    StatusOr<DeviceBuffer<char>> memory = DeviceBuffer<char>::Allocate(slab_allocator_, stream, bytes);
-    if (!memory.ok()) return memory.status();
-    slabs.push_back(std::move(memory.value()));
+    SOK_ASSIGN_OR_RETURN(auto memory, DeviceBuffer<char>::Allocate(slab_allocator_, stream, bytes));
+    slabs.push_back(std::move(memory));
     if (fresh_ == Fresh::kZeroBytes) {
       SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(slabs.back().data(), 0, static_cast<size_t>(bytes), stream),
                                "cannot clear ", bytes, " bytes");
@@ -97,16 +96,14 @@ Status DeviceSlabs::Reserve(cudaStream_t stream, int64_t n) {
   const int64_t kept = replaces_first ? 0 : static_cast<int64_t>(slabs_.size());
   const int64_t first_records =
       wanted > 1 ? records_per_slab() : std::min(records_per_slab(), std::max(n, 2 * capacity()));
-  StatusOr<std::vector<DeviceBuffer<char>>> added = AllocateSlabs(stream, kept, wanted, first_records);
-  if (!added.ok()) return added.status();
+  SOK_ASSIGN_OR_RETURN(std::vector<DeviceBuffer<char>> added,
+                       AllocateSlabs(stream, kept, wanted, first_records));
 
   DeviceBuffer<char*> addresses;
   const bool moves_addresses = addresses_.size() < wanted;
   if (moves_addresses) {
-    StatusOr<DeviceBuffer<char*>> memory =
-        DeviceBuffer<char*>::Allocate(address_allocator_, stream, std::max<int64_t>(16, 2 * wanted));
-    if (!memory.ok()) return memory.status();
-    addresses = std::move(memory.value());
+    SOK_ASSIGN_OR_RETURN(addresses, DeviceBuffer<char*>::Allocate(address_allocator_, stream,
+                                                                  std::max<int64_t>(16, 2 * wanted)));
     if (kept > 0) {
       SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(addresses.data(), addresses_.data(), kept * sizeof(char*),
                                                cudaMemcpyDeviceToDevice, stream),
@@ -115,17 +112,17 @@ Status DeviceSlabs::Reserve(cudaStream_t stream, int64_t n) {
   }
   if (replaces_first && size_ > 0) {
     SOK_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(added.value()[0].data(), slabs_[0].data(), static_cast<size_t>(size_ * record_bytes_),
+        cudaMemcpyAsync(added[0].data(), slabs_[0].data(), static_cast<size_t>(size_ * record_bytes_),
                         cudaMemcpyDefault, stream),
         "cannot copy ", size_, " records");
   }
   SOK_RETURN_IF_ERROR(
-      WriteAddresses(stream, added.value(), (moves_addresses ? addresses : addresses_).data() + kept));
+      WriteAddresses(stream, added, (moves_addresses ? addresses : addresses_).data() + kept));
 
   set_stream(stream);
   if (moves_addresses) addresses_ = std::move(addresses);
   slabs_.resize(kept);
-  for (DeviceBuffer<char>& slab : added.value()) slabs_.push_back(std::move(slab));
+  for (DeviceBuffer<char>& slab : added) slabs_.push_back(std::move(slab));
   size_ = n;
   return OkStatus();
 }

@@ -239,9 +239,7 @@ DeviceTiers::DeviceTiers(const TierOptions& options, int64_t record_bytes, Devic
 
 Status DeviceTiers::AddDisk() {
   if (!options_.has_disk()) return OkStatus();
-  StatusOr<std::unique_ptr<TierDisk>> disk = TierDisk::Create(options_, record_bytes_);
-  SOK_RETURN_IF_ERROR(disk.status());
-  disk_ = std::move(disk.value());
+  SOK_ASSIGN_OR_RETURN(disk_, TierDisk::Create(options_, record_bytes_));
   return OkStatus();
 }
 
@@ -273,11 +271,9 @@ Status DeviceTiers::AddRecords(cudaStream_t stream, char* slab, int64_t first, i
 Status DeviceTiers::AddFrames(cudaStream_t stream, int64_t n) {
   // Some more, so that it happens seldom.
   const int64_t frames = std::max(n, disk_->frames() / 8);
-  StatusOr<DeviceBuffer<char>> slab =
-      DeviceBuffer<char>::Allocate(host_, stream, frames * disk_->frame_bytes());
-  SOK_RETURN_IF_ERROR(slab.status());
-  disk_->AddFrames(slab.value().data(), /*first=*/-1, frames);
-  slabs_.push_back(std::move(slab.value()));
+  SOK_ASSIGN_OR_RETURN(auto slab, DeviceBuffer<char>::Allocate(host_, stream, frames * disk_->frame_bytes()));
+  disk_->AddFrames(slab.data(), /*first=*/-1, frames);
+  slabs_.push_back(std::move(slab));
   return OkStatus();
 }
 
@@ -295,9 +291,8 @@ Status DeviceTiers::Reserve(cudaStream_t stream, int64_t rows) {
   const int64_t in_memory = disk_ == nullptr ? rows : std::min(rows, limit_ + disk_->limit());
   std::vector<DeviceBuffer<char>> added;
   for (int64_t first = rows_; first < in_memory; first += added.back().size() / StrideAt(first)) {
-    StatusOr<DeviceBuffer<char>> slab = AllocateSlab(stream, first, in_memory);
-    SOK_RETURN_IF_ERROR(slab.status());
-    added.push_back(std::move(slab.value()));
+    SOK_ASSIGN_OR_RETURN(DeviceBuffer<char> slab, AllocateSlab(stream, first, in_memory));
+    added.push_back(std::move(slab));
   }
   int64_t first = rows_;
   for (DeviceBuffer<char>& slab : added) {
@@ -320,11 +315,10 @@ void DeviceTiers::TakeCounts(DeviceTiers* other) {
 
 Status DeviceTiers::FetchCounts(cudaStream_t stream, RoundTrip* round_trip, TierCounts* counts) const {
   if (rows_ == 0) return OkStatus();
-  const StatusOr<const int64_t*> words = round_trip->Fetch(stream, words_.data(), kNumTierWords);
-  SOK_RETURN_IF_ERROR(words.status());
-  counts->hits = words.value()[kTierHits];
-  counts->misses = words.value()[kTierMisses];
-  counts->bytes_up = counts->bytes_down = words.value()[kBytesMoved];
+  SOK_ASSIGN_OR_RETURN(const int64_t* const words, round_trip->Fetch(stream, words_.data(), kNumTierWords));
+  counts->hits = words[kTierHits];
+  counts->misses = words[kTierMisses];
+  counts->bytes_up = counts->bytes_down = words[kBytesMoved];
   if (disk_ == nullptr) return OkStatus();
   counts->disk_rows = disk_->rows_read();
   counts->bytes_on_disk = disk_->file().bytes();
@@ -378,12 +372,11 @@ Status EnqueueExchanges(cudaStream_t stream, DeviceAllocator* scratch, const Tie
                         int64_t record_bytes) {
   RankedFlags missing;
   RankedFlags victims;
-  const StatusOr<DeviceBuffer<int64_t>> lists =
-      DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * call.rows + call.parts);
-  SOK_RETURN_IF_ERROR(lists.status());
+  SOK_ASSIGN_OR_RETURN(const auto lists,
+                       DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * call.rows + call.parts));
   SOK_RETURN_IF_ERROR(RankFlags("FindMissing", stream, scratch, call.rows, IsMissing{call}, &missing));
   SOK_RETURN_IF_ERROR(RankFlags("FindVictims", stream, scratch, call.places, IsVictim{call}, &victims));
-  int64_t* const rows = lists.value().data();
+  int64_t* const rows = lists.data();
   const Exchanges work = {call, missing.ranks(),  victims.ranks(),
                           rows, rows + call.rows, rows + 2 * call.rows};
   SOK_RETURN_IF_ERROR(
@@ -423,8 +416,7 @@ Status BringUp(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* uplo
   upload->Add(Span<const TierPart>(parts), &call.part);
   upload->Add(Span<const int64_t>(row_begin), &call.row_begin);
   upload->Add(Span<const int64_t>(places_begin), &call.places_begin);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, upload->Send(stream, scratch));
   SOK_RETURN_IF_ERROR(Launch("UseFrames", stream, ShapeFor(call.rows), UseFramesKernel, call));
   if (call.places > 0) SOK_RETURN_IF_ERROR(EnqueueExchanges(stream, scratch, call, record_bytes));
   return BringUp(stream, scratch, upload, again);

@@ -9,9 +9,8 @@
 namespace sok {
 
 StatusOr<std::unique_ptr<TierDisk>> TierDisk::Create(const TierOptions& options, int64_t record_bytes) {
-  StatusOr<std::unique_ptr<RowFile>> file = RowFile::Create(options.folder, record_bytes);
-  SOK_RETURN_IF_ERROR(file.status());
-  return std::unique_ptr<TierDisk>(new TierDisk(std::move(file.value()), options, record_bytes));
+  SOK_ASSIGN_OR_RETURN(std::unique_ptr<RowFile> file, RowFile::Create(options.folder, record_bytes));
+  return std::unique_ptr<TierDisk>(new TierDisk(std::move(file), options, record_bytes));
 }
 
 TierDisk::TierDisk(std::unique_ptr<RowFile> file, const TierOptions& options, int64_t record_bytes)

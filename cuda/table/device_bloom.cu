@@ -70,14 +70,13 @@ Status DeviceBloom::MergeMax(cudaStream_t stream, DeviceAllocator* scratch, Span
                              Span<const char> bytes) {
   SOK_RETURN_IF_ERROR(CheckBloomBlocks(blocks, bytes.size(), view_.count, view_.bits));
   if (blocks.empty()) return OkStatus();
-  StatusOr<DeviceBuffer<int64_t>> numbers = DeviceBuffer<int64_t>::Allocate(scratch, stream, blocks.size());
-  SOK_RETURN_IF_ERROR(numbers.status());
+  SOK_ASSIGN_OR_RETURN(auto numbers, DeviceBuffer<int64_t>::Allocate(scratch, stream, blocks.size()));
   StatusOr<DeviceBuffer<char>> copy = DeviceBuffer<char>::Allocate(scratch, stream, bytes.size());
   SOK_RETURN_IF_ERROR(copy.status());
   SOK_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(numbers.value().data(), blocks.data(), static_cast<size_t>(numbers.value().bytes()),
+      cudaMemcpyAsync(numbers.data(), blocks.data(), static_cast<size_t>(numbers.bytes()),
                       cudaMemcpyHostToDevice, stream),
-      "cannot copy ", numbers.value().bytes(), " bytes to the device");
+      "cannot copy ", numbers.bytes(), " bytes to the device");
   SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(copy.value().data(), bytes.data(),
                                            static_cast<size_t>(bytes.size()), cudaMemcpyHostToDevice, stream),
                            "cannot copy ", bytes.size(), " bytes to the device");
@@ -85,8 +84,8 @@ Status DeviceBloom::MergeMax(cudaStream_t stream, DeviceAllocator* scratch, Span
   BloomView other = view_;
   other.counters = copy.value().data();
   other.count = blocks.size() * per_block;
-  SOK_RETURN_IF_ERROR(Launch("MergeBloom", stream, ShapeFor(other.count), MergeKernel, view_,
-                             numbers.value().data(), per_block, other));
+  SOK_RETURN_IF_ERROR(Launch("MergeBloom", stream, ShapeFor(other.count), MergeKernel, view_, numbers.data(),
+                             per_block, other));
   // Wait, because the caller may free the host's bytes.
   return CudaStatus(cudaStreamSynchronize(stream), "cannot wait for the device");
 }

@@ -189,9 +189,8 @@ Status DeviceTable::Named(const Status& status) const { return NamedError(option
 Status DeviceTable::UploadInitialRows(cudaStream_t stream) {
   const std::vector<float>& given = options_.initial_rows;
   if (given.empty()) return OkStatus();
-  auto copy = DeviceBuffer<float>::Allocate(device_, stream, static_cast<int64_t>(given.size()));
-  SOK_RETURN_IF_ERROR(copy.status());
-  initial_rows_ = std::move(copy.value());
+  SOK_ASSIGN_OR_RETURN(initial_rows_,
+                       DeviceBuffer<float>::Allocate(device_, stream, static_cast<int64_t>(given.size())));
   return upload_.Copy(stream, given.data(), initial_rows_.bytes(), initial_rows_.data());
 }
 
@@ -337,18 +336,14 @@ Status DeviceTable::FindOwn(cudaStream_t stream, DeviceAllocator* scratch, const
   finder_of_table.rank = options_.rank;
   DeviceBuffer<int64_t> boundaries;
   if (finder_of_table.may_be_foreign && finder_of_table.owners.kind == PlacementKind::kRanges) {
-    StatusOr<DeviceBuffer<int64_t>> made =
-        DeviceBuffer<int64_t>::Allocate(scratch, stream, options_.ranks + 1);
-    SOK_RETURN_IF_ERROR(made.status());
-    boundaries = std::move(made.value());
+    SOK_ASSIGN_OR_RETURN(boundaries, DeviceBuffer<int64_t>::Allocate(scratch, stream, options_.ranks + 1));
     SOK_RETURN_IF_ERROR(
         upload_.Copy(stream, finder_of_table.owners.boundaries, boundaries.bytes(), boundaries.data()));
     finder_of_table.owners.boundaries = boundaries.data();
   }
   const RowFinder* finders = nullptr;
   upload_.Add(Span<const RowFinder>(&finder_of_table, 1), &finders);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload_.Send(stream, scratch);
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, upload_.Send(stream, scratch));
   return FindRows(stream, ids, finders, rows, first_unknown, /*any_absent=*/nullptr);
 }
 

@@ -58,20 +58,17 @@ Status DeviceWaiting::FindPlaces(cudaStream_t stream, DeviceAllocator* scratch, 
                                  const int64_t* keys, int64_t n, Places* found) {
   found->n = 0;
   if (n == 0 || size() == 0) return OkStatus();
-  StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
-  SOK_RETURN_IF_ERROR(memory.status());
-  found->memory = std::move(memory.value());
+  SOK_ASSIGN_OR_RETURN(found->memory, DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1));
   int64_t* const places = found->memory.data();
   int64_t* const distinct = places + n;
   int64_t* const count = distinct + n;
   SOK_RETURN_IF_ERROR(FindKeys(stream, directory_.view().index, keys, n, places));
   SOK_RETURN_IF_ERROR(SortDistinctRows(stream, scratch, places, n, limit(), distinct, count));
-  const StatusOr<const int64_t*> fetched = round_trip->Fetch(stream, count, 1);
-  SOK_RETURN_IF_ERROR(fetched.status());
-  SOK_RETURN_IF_ERROR(Reserve(stream, 0, *fetched.value()));
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched, round_trip->Fetch(stream, count, 1));
+  SOK_RETURN_IF_ERROR(Reserve(stream, 0, *fetched));
   found->places = distinct;
   found->keys = places;  // no longer needed
-  found->n = *fetched.value();
+  found->n = *fetched;
   return OkStatus();
 }
 
@@ -93,11 +90,9 @@ Status DeviceWaiting::Set(cudaStream_t stream, DeviceAllocator* scratch, StagedU
                           RoundTrip* round_trip, const int64_t* keys, const int64_t* counts,
                           const int64_t* last_steps, int64_t n) {
   if (n == 0) return OkStatus();
-  const StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 3 * n + 4);
-  SOK_RETURN_IF_ERROR(memory.status());
-  const StatusOr<DeviceBuffer<int32_t>> which = DeviceBuffer<int32_t>::Allocate(scratch, stream, n);
-  SOK_RETURN_IF_ERROR(which.status());
-  int64_t* const places = memory.value().data();
+  SOK_ASSIGN_OR_RETURN(const auto memory, DeviceBuffer<int64_t>::Allocate(scratch, stream, 3 * n + 4));
+  SOK_ASSIGN_OR_RETURN(const auto which, DeviceBuffer<int32_t>::Allocate(scratch, stream, n));
+  int64_t* const places = memory.data();
   int64_t* const begin = places + n;  // begin[2] of the ids, then of the new ones
   int64_t* const new_keys = begin + 4;
   int64_t* const new_places = new_keys + n;
@@ -105,20 +100,18 @@ Status DeviceWaiting::Set(cudaStream_t stream, DeviceAllocator* scratch, StagedU
   SOK_RETURN_IF_ERROR(upload->Copy(stream, host_begin, sizeof(host_begin), begin));
   const IdsOfGroup ids = {1, begin, keys, n};
   SOK_RETURN_IF_ERROR(FindKeys(stream, directory_.view().index, keys, n, places));
-  SOK_RETURN_IF_ERROR(ListAbsent(stream, scratch, ids, places, {begin + 2, which.value().data()}));
-  const StatusOr<const int64_t*> fetched = round_trip->Fetch(stream, begin + 3, 1);
-  SOK_RETURN_IF_ERROR(fetched.status());
-  const int64_t num_new = *fetched.value();
+  SOK_RETURN_IF_ERROR(ListAbsent(stream, scratch, ids, places, {begin + 2, which.data()}));
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched, round_trip->Fetch(stream, begin + 3, 1));
+  const int64_t num_new = *fetched;
   SOK_RETURN_IF_ERROR(Reserve(stream, num_new, 0));
   NewRows new_ids;
-  const StatusOr<DeviceBuffer<char>> uploaded =
-      PrepareInsert(stream, scratch, upload, num_new, /*erased=*/0, &new_ids);
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded,
+                       PrepareInsert(stream, scratch, upload, num_new, /*erased=*/0, &new_ids));
   new_ids.keys = new_keys;
   new_ids.rows = new_places;
-  SOK_RETURN_IF_ERROR(CollectKeys(stream, ids, which.value().data(), new_ids));
+  SOK_RETURN_IF_ERROR(CollectKeys(stream, ids, which.data(), new_ids));
   SOK_RETURN_IF_ERROR(Insert(stream, new_ids));
-  SOK_RETURN_IF_ERROR(SpreadRows(stream, new_ids, which.value().data(), places));
+  SOK_RETURN_IF_ERROR(SpreadRows(stream, new_ids, which.data(), places));
   SOK_RETURN_IF_ERROR(ScatterColumn(stream, counts_.view(), {places, 0, n}, counts));
   SOK_RETURN_IF_ERROR(ScatterColumn(stream, last_steps_.view(), {places, 0, n}, last_steps));
   return changes_.MarkChanged(stream, places, n);

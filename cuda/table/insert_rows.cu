@@ -141,8 +141,7 @@ Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* u
                   FunctionRef<Status()> bring_up) {
   const int64_t count = begin[tables.size()];
   if (count == 0) return bring_up();
-  StatusOr<DeviceBuffer<int64_t>> made = DeviceBuffer<int64_t>::Allocate(scratch, stream, count);
-  SOK_RETURN_IF_ERROR(made.status());
+  SOK_ASSIGN_OR_RETURN(auto made, DeviceBuffer<int64_t>::Allocate(scratch, stream, count));
   const std::vector<RowMaker> makers = MakersOf(tables, evicted);
   RowsToMake work;
   work.tables = static_cast<int>(tables.size());
@@ -150,11 +149,10 @@ Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* u
   work.some = some;
   work.count = count;
   for (const RowMaker& maker : makers) work.max_width = std::max(work.max_width, maker.store.width);
-  work.made = made.value().data();
+  work.made = made.data();
   work.rows = rows;
   upload->Add(Span<const RowMaker>(makers), &work.makers);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  SOK_ASSIGN_OR_RETURN(const DeviceBuffer<char> uploaded, upload->Send(stream, scratch));
 
   // From here on nothing needs memory.
   for (int64_t t = 0; t < evicted.size(); ++t) {

@@ -170,14 +170,13 @@ Status ChooseLeast(cudaStream_t stream, DeviceAllocator* scratch, const RowPrior
   const int64_t words = (rows + 31) / 32;
   // Chosen rows, the histogram, and the cut.
   constexpr int64_t kCutWords = sizeof(Cut) / sizeof(uint32_t);
-  StatusOr<DeviceBuffer<uint32_t>> memory =
-      DeviceBuffer<uint32_t>::Allocate(scratch, stream, words + kDigits + kCutWords);
-  SOK_RETURN_IF_ERROR(memory.status());
-  const Marks marks = {candidates, memory.value().data(), words};
+  SOK_ASSIGN_OR_RETURN(auto memory,
+                       DeviceBuffer<uint32_t>::Allocate(scratch, stream, words + kDigits + kCutWords));
+  const Marks marks = {candidates, memory.data(), words};
   uint32_t* const histogram = marks.chosen + words;
   auto* const cut = reinterpret_cast<Cut*>(histogram + kDigits);
   SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(marks.chosen, 0, (words + kDigits) * sizeof(uint32_t), stream),
-                           "cannot clear ", memory.value().bytes(), " bytes on the device");
+                           "cannot clear ", memory.bytes(), " bytes on the device");
   SOK_RETURN_IF_ERROR(Launch("StartCut", stream, {1, 1, 0}, StartCutKernel, cut, static_cast<int32_t>(n)));
   Digit last;
   const auto decide = [&](Digit next) {
@@ -267,11 +266,10 @@ Status ListLeast(cudaStream_t stream, DeviceAllocator* scratch, const DeviceTabl
                  int32_t* rows) {
   const int64_t limit = table.row_limit();
   const int64_t words = (limit + 31) / 32;
-  StatusOr<DeviceBuffer<uint32_t>> memory = DeviceBuffer<uint32_t>::Allocate(scratch, stream, words);
-  SOK_RETURN_IF_ERROR(memory.status());
-  uint32_t* const bits = memory.value().data();
-  SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(bits, 0, static_cast<size_t>(memory.value().bytes()), stream),
-                           "cannot clear ", memory.value().bytes(), " bytes on the device");
+  SOK_ASSIGN_OR_RETURN(auto memory, DeviceBuffer<uint32_t>::Allocate(scratch, stream, words));
+  uint32_t* const bits = memory.data();
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(bits, 0, static_cast<size_t>(memory.bytes()), stream),
+                           "cannot clear ", memory.bytes(), " bytes on the device");
   SOK_RETURN_IF_ERROR(Launch("KeepRows", stream, ShapeFor(num_kept), KeepKernel, kept, num_kept, bits));
   SOK_RETURN_IF_ERROR(Launch("Candidates", stream, ShapeFor(words, 32), CandidatesKernel,
                              table.directory().view().states, limit, words, bits));
@@ -296,9 +294,7 @@ Status ListLeastUsed(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable*
   SOK_RETURN_IF_ERROR(sorter.SortBy(KeysOfRows{priorities}, 64));
   SOK_RETURN_IF_ERROR(sorter.SortBy(LastUsesOfRows{priorities}, BitsOf(priorities.uses)));
   if (priorities.by_frequency) SOK_RETURN_IF_ERROR(sorter.SortBy(FrequenciesOfRows{priorities}, 63));
-  StatusOr<DeviceBuffer<int64_t>> made = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
-  SOK_RETURN_IF_ERROR(made.status());
-  *rows = std::move(made.value());
+  SOK_ASSIGN_OR_RETURN(*rows, DeviceBuffer<int64_t>::Allocate(scratch, stream, n));
   return Launch("WidenRows", stream, ShapeFor(n), WidenKernel, sorter.items(), n, rows->data());
 }
 

@@ -30,12 +30,10 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 template <typename Flag>
 Status Select(const char* what, cudaStream_t stream, DeviceAllocator* scratch, const RowWindow& window,
               const Flag& flag, SelectedRows* selected) {
-  StatusOr<DeviceBuffer<int64_t>> rows = DeviceBuffer<int64_t>::Allocate(scratch, stream, window.n);
-  SOK_RETURN_IF_ERROR(rows.status());
-  StatusOr<DeviceBuffer<int64_t>> count = DeviceBuffer<int64_t>::Allocate(scratch, stream, 1);
-  SOK_RETURN_IF_ERROR(count.status());
-  selected->rows = std::move(rows.value());
-  selected->count = std::move(count.value());
+  SOK_ASSIGN_OR_RETURN(auto rows, DeviceBuffer<int64_t>::Allocate(scratch, stream, window.n));
+  SOK_ASSIGN_OR_RETURN(auto count, DeviceBuffer<int64_t>::Allocate(scratch, stream, 1));
+  selected->rows = std::move(rows);
+  selected->count = std::move(count);
   RankedFlags flags;
   SOK_RETURN_IF_ERROR(RankFlags(what, stream, scratch, window.n, InWindow<Flag>{flag, window.first}, &flags));
   return Launch(what, stream, ShapeFor(std::max<int64_t>(window.n, 1)), ListRowsKernel, flags.ranks(), window,
@@ -106,9 +104,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 Status ChangedBits(cudaStream_t stream, DeviceAllocator* scratch, const DeviceRowChanges& changes,
                    const RowWindow& window, DeviceBuffer<uint32_t>* bits) {
   const int64_t words = (window.n + 31) / 32;
-  StatusOr<DeviceBuffer<uint32_t>> made = DeviceBuffer<uint32_t>::Allocate(scratch, stream, words);
-  SOK_RETURN_IF_ERROR(made.status());
-  *bits = std::move(made.value());
+  SOK_ASSIGN_OR_RETURN(*bits, DeviceBuffer<uint32_t>::Allocate(scratch, stream, words));
   return changes.WriteChanged(stream, window.first / 32, words, bits->data());
 }
 

@@ -38,9 +38,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 template <typename T>
 Status Grow(cudaStream_t stream, DeviceAllocator* memory, int64_t used, int64_t size,
             DeviceBuffer<T>* buffer) {
-  StatusOr<DeviceBuffer<T>> larger = DeviceBuffer<T>::Allocate(memory, stream, size);
-  if (!larger.ok()) return larger.status();
-  T* const data = larger.value().data();
+  SOK_ASSIGN_OR_RETURN(auto larger, DeviceBuffer<T>::Allocate(memory, stream, size));
+  T* const data = larger.data();
   if (size > 0) {
     SOK_RETURN_IF_CUDA_ERROR(
         cudaMemsetAsync(data + used, 0, static_cast<size_t>(size - used) * sizeof(T), stream),
@@ -52,7 +51,7 @@ Status Grow(cudaStream_t stream, DeviceAllocator* memory, int64_t used, int64_t 
                              "cannot move a history");
   }
   buffer->set_stream(stream);
-  *buffer = std::move(larger.value());
+  *buffer = std::move(larger);
   return OkStatus();
 }
 
@@ -68,9 +67,8 @@ StatusOr<std::unique_ptr<DeviceAdamHistory>> DeviceAdamHistory::Make(cudaStream_
   history->view_ = host.view();
   const AdamHistoryView from = host.view();
   const Powers tables[] = {from.beta1_powers, from.beta2_powers};
-  StatusOr<DevicePowers> powers = DevicePowers::Send(stream, memory, upload, Span<const Powers>(tables, 2));
-  if (!powers.ok()) return powers.status();
-  history->powers_ = std::move(powers.value());
+  SOK_ASSIGN_OR_RETURN(history->powers_,
+                       DevicePowers::Send(stream, memory, upload, Span<const Powers>(tables, 2)));
   history->view_.beta1_powers = history->powers_[0];
   history->view_.beta2_powers = history->powers_[1];
 
@@ -78,9 +76,7 @@ StatusOr<std::unique_ptr<DeviceAdamHistory>> DeviceAdamHistory::Make(cudaStream_
   if (series.terms() > 0) {
     upload->Add(Span<const double>(series.increments(1), series.horizon() * series.terms()),
                 &history->increments_);
-    StatusOr<DeviceBuffer<char>> increments = upload->Send(stream, memory);
-    if (!increments.ok()) return increments.status();
-    history->increments_memory_ = std::move(increments.value());
+    SOK_ASSIGN_OR_RETURN(history->increments_memory_, upload->Send(stream, memory));
   }
   SOK_RETURN_IF_ERROR(history->Reserve(stream, alphas.size()));
   history->alphas_ = host.alphas();

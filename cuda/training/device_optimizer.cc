@@ -20,9 +20,7 @@ StatusOr<DevicePowers> DevicePowers::Send(cudaStream_t stream, DeviceAllocator* 
     upload->Add(Span<const double>(host[k].low, Powers::kRow), &table->low);
     upload->Add(Span<const double>(host[k].high, Powers::kRow), &table->high);
   }
-  StatusOr<DeviceBuffer<char>> sent = upload->Send(stream, memory);
-  if (!sent.ok()) return sent.status();
-  powers.memory_ = std::move(sent.value());
+  SOK_ASSIGN_OR_RETURN(powers.memory_, upload->Send(stream, memory));
   return StatusOr<DevicePowers>(std::move(powers));
 }
 
@@ -51,10 +49,9 @@ std::vector<int> FindDecayOfSlot(std::string_view name, RuleList<Rules...>) {
 
 StatusOr<std::unique_ptr<DeviceOptimizer>> DeviceOptimizer::Make(std::string_view name,
                                                                  DeviceAllocator* memory) {
-  const StatusOr<const RuleInfo*> rule = FindRule(name);
-  SOK_RETURN_IF_ERROR(rule.status());
+  SOK_ASSIGN_OR_RETURN(const RuleInfo* const rule, FindRule(name));
   return std::unique_ptr<DeviceOptimizer>(
-      new DeviceOptimizer(*rule.value(), FindDecayOfSlot(name, AllRules()), memory));
+      new DeviceOptimizer(*rule, FindDecayOfSlot(name, AllRules()), memory));
 }
 
 Status DeviceOptimizer::Reserve(cudaStream_t stream, int64_t rows) {
@@ -100,10 +97,8 @@ Status DeviceOptimizer::RestorePastSteps(cudaStream_t stream, const PastSteps& p
   }
   SOK_RETURN_IF_ERROR(ForgetPastSteps(stream));
   if (count == 0) return OkStatus();
-  StatusOr<std::unique_ptr<DeviceAdamHistory>> history =
-      DeviceAdamHistory::Make(stream, memory_, &upload_, past.beta1, past.beta2, past.alphas);
-  if (!history.ok()) return history.status();
-  history_ = std::move(history.value());
+  SOK_ASSIGN_OR_RETURN(
+      history_, DeviceAdamHistory::Make(stream, memory_, &upload_, past.beta1, past.beta2, past.alphas));
   epsilon_ = past.epsilon;
   now_ = static_cast<uint32_t>(count);
   return FillColumn(stream, last_current_.view(), RowList{nullptr, 0, rows_in_use_}, now_);
@@ -163,10 +158,9 @@ Status DeviceOptimizer::StartPast(cudaStream_t stream, Span<const float> hyper) 
       tables.emplace_back(factors.back());
     }
     for (const PowerTable& table : tables) powers.push_back(table.powers());
-    StatusOr<DevicePowers> sent = DevicePowers::Send(stream, memory_, &upload_, powers);
-    if (!sent.ok()) return sent.status();
+    SOK_ASSIGN_OR_RETURN(DevicePowers sent, DevicePowers::Send(stream, memory_, &upload_, powers));
     powers_.set_stream(stream);
-    powers_ = std::move(sent.value());
+    powers_ = std::move(sent);
     factors_ = factors;
   }
   return Restart(stream);

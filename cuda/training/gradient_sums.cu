@@ -203,10 +203,9 @@ StatusOr<PieceSums> PieceSums::Enqueue(cudaStream_t stream, DeviceAllocator* scr
   int64_t floats = 0;
   for (const TableGradients& table : tables)
     floats += (PieceSlots(table.occurrences) * table.dim + 3) / 4 * 4;
-  StatusOr<DeviceBuffer<float>> pieces = DeviceBuffer<float>::Allocate(scratch, stream, floats);
-  if (!pieces.ok()) return pieces.status();
+  SOK_ASSIGN_OR_RETURN(auto pieces, DeviceBuffer<float>::Allocate(scratch, stream, floats));
   PieceSums sums;
-  sums.pieces_ = std::move(pieces.value());
+  sums.pieces_ = std::move(pieces);
   const float* next = sums.pieces_.data();
   for (const TableGradients& table : tables) {
     sums.views_.push_back({group.begin + table.first_unique, group.positions, group.gradients, next,
@@ -222,10 +221,9 @@ StatusOr<PieceSums> PieceSums::Enqueue(cudaStream_t stream, DeviceAllocator* scr
 
 Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                            Span<const TableGradients> tables, Span<const SumsOutput> outputs) {
-  StatusOr<PieceSums> sums = PieceSums::Enqueue(stream, scratch, group, tables);
-  if (!sums.ok()) return sums.status();
-  SOK_RETURN_IF_ERROR(EnqueueOutputs<4>(stream, tables, sums.value(), outputs));
-  return EnqueueOutputs<1>(stream, tables, sums.value(), outputs);
+  SOK_ASSIGN_OR_RETURN(PieceSums sums, PieceSums::Enqueue(stream, scratch, group, tables));
+  SOK_RETURN_IF_ERROR(EnqueueOutputs<4>(stream, tables, sums, outputs));
+  return EnqueueOutputs<1>(stream, tables, sums, outputs);
 }
 
 }  // namespace sok

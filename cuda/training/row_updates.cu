@@ -502,18 +502,17 @@ Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::str
       updates_summed.push_back(ready.size() - 1);
       continue;
     }
-    auto sums = DeviceBuffer<float>::Allocate(scratch, stream, update.count * update.table.dim);
-    if (!sums.ok()) return sums.status();
-    memory.push_back(std::move(sums.value()));
+    SOK_ASSIGN_OR_RETURN(auto sums,
+                         DeviceBuffer<float>::Allocate(scratch, stream, update.count * update.table.dim));
+    memory.push_back(std::move(sums));
     ready.back().stored = memory.back().data();
     outputs.push_back({static_cast<int64_t>(long_ones.size()), nullptr, update.count, memory.back().data()});
     long_ones.push_back(update.gradients);
   }
   SOK_RETURN_IF_ERROR(EnqueueGradientSums(stream, scratch, group, long_ones, outputs));
-  const StatusOr<PieceSums> pieces = PieceSums::Enqueue(stream, scratch, group, summed);
-  if (!pieces.ok()) return pieces.status();
+  SOK_ASSIGN_OR_RETURN(const PieceSums pieces, PieceSums::Enqueue(stream, scratch, group, summed));
   for (size_t i = 0; i < summed.size(); ++i) {
-    ready[updates_summed[i]].sums = pieces.value().view(static_cast<int64_t>(i));
+    ready[updates_summed[i]].sums = pieces.view(static_cast<int64_t>(i));
   }
   return launchers.update(stream, ready);
 }

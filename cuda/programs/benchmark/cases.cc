@@ -59,14 +59,9 @@ StatusOr<RoundsWithBounds> RoundsWithBounds::Make(BenchmarkDevice* device, const
   RoundsWithBounds made(Rounds(device->stream, &device->memory, options.scrubbed_bytes));
   const int64_t floats = options.copied_bytes / static_cast<int64_t>(sizeof(float)) / 4 * 4;
   for (DeviceBuffer<float>* buffer : {&made.from_, &made.to_}) {
-    StatusOr<DeviceBuffer<float>> memory =
-        DeviceBuffer<float>::Allocate(&device->memory, device->stream, floats);
-    SOK_RETURN_IF_ERROR(memory.status());
-    *buffer = std::move(memory.value());
+    SOK_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<float>::Allocate(&device->memory, device->stream, floats));
   }
-  StatusOr<DeviceBuffer<int32_t>> found = DeviceBuffer<int32_t>::Allocate(&device->memory, device->stream, 1);
-  SOK_RETURN_IF_ERROR(found.status());
-  made.found_ = std::move(found.value());
+  SOK_ASSIGN_OR_RETURN(made.found_, DeviceBuffer<int32_t>::Allocate(&device->memory, device->stream, 1));
   float* const from = made.from_.data();
   float* const to = made.to_.data();
   int32_t* const word = made.found_.data();
@@ -131,17 +126,15 @@ StatusOr<LookupIds*> KeepIds(BenchmarkDevice* device, const IdsDrawn& drawn, int
 
 StatusOr<GroupCalls*> KeepCalls(BenchmarkDevice* device, std::vector<const FilledTable*> tables,
                                 const std::vector<const LookupIds*>& ids, Kept* kept) {
-  StatusOr<std::unique_ptr<GroupCalls>> made = GroupCalls::Make(device, std::move(tables), ids);
-  SOK_RETURN_IF_ERROR(made.status());
-  kept->calls.push_back(std::move(made.value()));
+  SOK_ASSIGN_OR_RETURN(std::unique_ptr<GroupCalls> made, GroupCalls::Make(device, std::move(tables), ids));
+  kept->calls.push_back(std::move(made));
   return kept->calls.back().get();
 }
 
 template <typename T>
 StatusOr<T*> KeepArray(BenchmarkDevice* device, int64_t n, std::list<DeviceBuffer<T>>* kept) {
-  auto array = Keep(DeviceBuffer<T>::Allocate(&device->memory, device->stream, n), kept);
-  SOK_RETURN_IF_ERROR(array.status());
-  return array.value()->data();
+  SOK_ASSIGN_OR_RETURN(auto array, Keep(DeviceBuffer<T>::Allocate(&device->memory, device->stream, n), kept));
+  return array->data();
 }
 
 // --- The index ---
@@ -153,9 +146,7 @@ Status Fill(BenchmarkDevice* device, int64_t n, KeyIndex* index) {
   for (int64_t first = 0; first < n; first += kPiece) {
     std::vector<int64_t> keys(static_cast<size_t>(std::min(kPiece, n - first)));
     std::iota(keys.begin(), keys.end(), first);
-    const StatusOr<DeviceBuffer<int64_t>> on_device = OnDevice(device->stream, &device->memory, keys);
-    SOK_RETURN_IF_ERROR(on_device.status());
-    const DeviceBuffer<int64_t>& piece = on_device.value();
+    SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> piece, OnDevice(device->stream, &device->memory, keys));
     SOK_RETURN_IF_ERROR(InsertKeys(device->stream, index->view(), piece.data(), piece.data(), piece.size()));
     index->CountInserted(piece.size());
   }
@@ -169,17 +160,16 @@ Status AddSearch(BenchmarkDevice* device, const KeyIndex& index, const IdsDrawn&
   if (absent) {
     for (int64_t& key : keys_sought) key += keys;
   }
-  const auto made =
-      Keep(LookupIds::Make(device->stream, &device->memory, keys_sought, /*hotness=*/0, 2), &kept->ids);
-  SOK_RETURN_IF_ERROR(made.status());
-  const LookupIds& ids = *made.value();
-  const StatusOr<int64_t*> found = KeepArray(device, n, &kept->rows);
-  SOK_RETURN_IF_ERROR(found.status());
+  SOK_ASSIGN_OR_RETURN(
+      const auto made,
+      Keep(LookupIds::Make(device->stream, &device->memory, keys_sought, /*hotness=*/0, 2), &kept->ids));
+  const LookupIds& ids = *made;
+  SOK_ASSIGN_OR_RETURN(int64_t* const rows, KeepArray(device, n, &kept->rows));
   const double load = static_cast<double>(index.size()) / static_cast<double>(index.places());
   const BatchShape shape = ShapeOf(*device, ids, /*dim=*/0, /*optimizer=*/"", load);
   Case search = CaseOf(absent ? "find absent key" : "find key", drawn, ids, shape);
   search.bytes = search.ids * FindTraffic(shape.load, absent ? 1 : 0, ids.unique()).total();
-  search.run = [=, view = index.view(), &ids, rows = found.value()] {
+  search.run = [=, view = index.view(), &ids] {
     return FindKeys(device->stream, view, ids.ids(), ids.size(), rows);
   };
   rounds->Add(std::move(search));
@@ -191,13 +181,11 @@ Status AddSearch(BenchmarkDevice* device, const KeyIndex& index, const IdsDrawn&
 // Finds and copies the rows of keys that may repeat: the operation of hash tables without pooling.
 Status AddFindRows(BenchmarkDevice* device, const FilledTable& table, const IdsDrawn& drawn,
                    const LookupIds& ids, const BatchShape& shape, Kept* kept, RoundsWithBounds* rounds) {
-  const StatusOr<int64_t*> found = KeepArray(device, ids.size(), &kept->rows);
-  SOK_RETURN_IF_ERROR(found.status());
-  const StatusOr<float*> values = KeepArray(device, ids.size() * shape.dim, &kept->floats);
-  SOK_RETURN_IF_ERROR(values.status());
+  SOK_ASSIGN_OR_RETURN(int64_t* const rows, KeepArray(device, ids.size(), &kept->rows));
+  SOK_ASSIGN_OR_RETURN(float* const out, KeepArray(device, ids.size() * shape.dim, &kept->floats));
   Case find = CaseOf("find rows", drawn, ids, shape);
   find.bytes = find.ids * (FindTraffic(shape.load, 0, shape.unique) + RowsTraffic(shape)).total();
-  find.run = [=, &table, &ids, rows = found.value(), out = values.value(), dim = shape.dim] {
+  find.run = [=, &table, &ids, dim = shape.dim] {
     const DeviceTable& device_table = table.device_table();
     SOK_RETURN_IF_ERROR(FindKeys(device->stream, device_table.finder().index, ids.ids(), ids.size(), rows));
     return GatherRows(device->stream, device_table.rows(), RowList{rows, 0, ids.size()}, 0, dim, out);
@@ -242,13 +230,11 @@ Status AddDedup(BenchmarkDevice* device, const IdsDrawn& drawn, const LookupIds&
   const auto begins =
       Keep(OnDevice(device->stream, &device->memory, std::vector<int64_t>{0, n, 0, 0}), &kept->rows);
   SOK_RETURN_IF_ERROR(begins.status());
-  const StatusOr<int64_t*> keys = KeepArray(device, n, &kept->rows);
-  SOK_RETURN_IF_ERROR(keys.status());
-  const StatusOr<int32_t*> numbers = KeepArray(device, 2 * n, &kept->numbers);
-  SOK_RETURN_IF_ERROR(numbers.status());
+  SOK_ASSIGN_OR_RETURN(int64_t* const keys, KeepArray(device, n, &kept->rows));
+  SOK_ASSIGN_OR_RETURN(int32_t* const numbers, KeepArray(device, 2 * n, &kept->numbers));
   int64_t* const begin = begins.value()->data();
   const Occurrences occurrences = {ids.ids(), begin, 1, n, nullptr};
-  const UniqueIds unique = {begin + 2, numbers.value(), numbers.value() + n, keys.value(), nullptr};
+  const UniqueIds unique = {begin + 2, numbers, numbers + n, keys, nullptr};
   Case dedup = CaseOf("distinct ids", drawn, ids, shape);
   dedup.bytes = dedup.ids * DedupTraffic(shape).total();
   dedup.run = [=] { return Dedup(device->stream, &device->memory, occurrences, unique); };
@@ -262,12 +248,11 @@ Status AddFindOrInsert(BenchmarkDevice* device, const FilledTable& table, int64_
   for (const bool absent : {false, true}) {
     std::vector<int64_t> keys(static_cast<size_t>(std::min(n, table.keys())));
     std::iota(keys.begin(), keys.end(), absent ? table.keys() : 0);
-    const auto made =
-        Keep(LookupIds::Make(device->stream, &device->memory, keys, /*hotness=*/0, 2), &kept->ids);
-    SOK_RETURN_IF_ERROR(made.status());
-    const LookupIds& ids = *made.value();
-    const StatusOr<int64_t*> found = KeepArray(device, ids.size(), &kept->rows);
-    SOK_RETURN_IF_ERROR(found.status());
+    SOK_ASSIGN_OR_RETURN(
+        const auto made,
+        Keep(LookupIds::Make(device->stream, &device->memory, keys, /*hotness=*/0, 2), &kept->ids));
+    const LookupIds& ids = *made;
+    SOK_ASSIGN_OR_RETURN(int64_t* const rows, KeepArray(device, ids.size(), &kept->rows));
     BatchShape shape = ShapeOf(*device, ids, table.get()->options().dim, "", table.load());
     shape.absent = absent ? 1 : 0;
     Case made_rows = CaseOf(absent ? "insert" : "find or insert", IdsDrawn{0}, ids, shape);
@@ -275,9 +260,7 @@ Status AddFindOrInsert(BenchmarkDevice* device, const FilledTable& table, int64_
     if (absent) {
       made_rows.prepare = [=, &table, &ids] { return table.Erase(device, ids.ids(), ids.size()); };
     }
-    made_rows.run = [=, &table, &ids, rows = found.value()] {
-      return table.FindOrMake(device, ids.ids(), ids.size(), rows);
-    };
+    made_rows.run = [=, &table, &ids] { return table.FindOrMake(device, ids.ids(), ids.size(), rows); };
     rounds->Add(std::move(made_rows));
   }
   return OkStatus();
@@ -319,12 +302,11 @@ Status AddGroupStep(BenchmarkDevice* device, const BenchmarkOptions& options,
       static_cast<int64_t>(static_cast<double>(options.group_bags) * std::max(hotness, 1.0));
   std::vector<const LookupIds*> ids;
   for (const FilledTable* table : tables) {
-    const StatusOr<LookupIds*> batch = KeepIds(device, drawn, ids_of_table, table->keys(), hotness, kept);
-    SOK_RETURN_IF_ERROR(batch.status());
-    ids.push_back(batch.value());
+    SOK_ASSIGN_OR_RETURN(LookupIds* const batch,
+                         KeepIds(device, drawn, ids_of_table, table->keys(), hotness, kept));
+    ids.push_back(batch);
   }
-  const StatusOr<GroupCalls*> made = KeepCalls(device, tables, ids, kept);
-  SOK_RETURN_IF_ERROR(made.status());
+  SOK_ASSIGN_OR_RETURN(GroupCalls* const made, KeepCalls(device, tables, ids, kept));
   // The tables are alike.
   const int64_t dim = tables[0]->get()->options().dim;
   BatchShape shape = ShapeOf(*device, *ids[0], dim, optimizer, tables[0]->load());
@@ -333,7 +315,7 @@ Status AddGroupStep(BenchmarkDevice* device, const BenchmarkOptions& options,
   step.optimizer = optimizer;
   step.bytes =
       step.ids * StepTraffic(shape, ids[0]->pooled() ? BagsFrom::kSplits : BagsFrom::kNothing).total();
-  step.run = [calls = made.value(), optimizer] {
+  step.run = [calls = made, optimizer] {
     SOK_RETURN_IF_ERROR(calls->Lookup(/*training=*/true));
     return calls->Train(optimizer);
   };
@@ -353,15 +335,13 @@ Status AddTieredSteps(BenchmarkDevice* device, const BenchmarkOptions& options,
   for (int i = 0; i < kBatches; ++i) {
     std::vector<const LookupIds*> ids;
     for (const FilledTable* table : tables) {
-      const StatusOr<LookupIds*> batch =
-          KeepIds(device, drawn, options.group_bags, table->keys(), /*hotness=*/0, kept, i + 1);
-      SOK_RETURN_IF_ERROR(batch.status());
-      ids.push_back(batch.value());
+      SOK_ASSIGN_OR_RETURN(LookupIds* const batch, KeepIds(device, drawn, options.group_bags, table->keys(),
+                                                           /*hotness=*/0, kept, i + 1));
+      ids.push_back(batch);
     }
     if (first == nullptr) first = ids[0];
-    const StatusOr<GroupCalls*> made = KeepCalls(device, tables, ids, kept);
-    SOK_RETURN_IF_ERROR(made.status());
-    batches.push_back(made.value());
+    SOK_ASSIGN_OR_RETURN(GroupCalls* const made, KeepCalls(device, tables, ids, kept));
+    batches.push_back(made);
   }
   const auto run = [=](GroupCalls* calls) -> Status {
     SOK_RETURN_IF_ERROR(calls->Lookup(/*training=*/true));
@@ -385,15 +365,13 @@ Status MeasureIndex(BenchmarkDevice* device, const BenchmarkOptions& options, do
   Kept kept;
   KeyIndex index(&device->memory, load);
   SOK_RETURN_IF_ERROR(Fill(device, options.keys, &index));
-  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
-  SOK_RETURN_IF_ERROR(rounds.status());
+  SOK_ASSIGN_OR_RETURN(RoundsWithBounds rounds, RoundsWithBounds::Make(device, options));
   for (const IdsDrawn& drawn : Distributions(options)) {
-    SOK_RETURN_IF_ERROR(
-        AddSearch(device, index, drawn, options.ids, options.keys, false, &kept, &rounds.value()));
+    SOK_RETURN_IF_ERROR(AddSearch(device, index, drawn, options.ids, options.keys, false, &kept, &rounds));
   }
-  SOK_RETURN_IF_ERROR(AddSearch(device, index, IdsDrawn{0}, options.ids, options.keys, /*absent=*/true, &kept,
-                                &rounds.value()));
-  return rounds.value().Run(options.rounds, cases);
+  SOK_RETURN_IF_ERROR(
+      AddSearch(device, index, IdsDrawn{0}, options.ids, options.keys, /*absent=*/true, &kept, &rounds));
+  return rounds.Run(options.rounds, cases);
 }
 
 Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim, int64_t ids,
@@ -402,26 +380,23 @@ Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int
   // Two tables, because rows of one are erased.
   const int64_t keys = KeysFor(options, 8.0 * static_cast<double>(dim));
   for (int t = 0; t < 2; ++t) {
-    const auto table = Keep(FilledTable::Make(device, dim, "", keys, kLoad), &kept.tables);
-    SOK_RETURN_IF_ERROR(table.status());
+    SOK_RETURN_IF_ERROR(Keep(FilledTable::Make(device, dim, "", keys, kLoad), &kept.tables).status());
   }
-  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
-  SOK_RETURN_IF_ERROR(rounds.status());
+  SOK_ASSIGN_OR_RETURN(RoundsWithBounds rounds, RoundsWithBounds::Make(device, options));
   const FilledTable& table = kept.tables.front();
   for (const IdsDrawn& drawn : Distributions(options)) {
     for (const double hotness : {0.0, options.hotness}) {
-      const StatusOr<LookupIds*> batch = KeepIds(device, drawn, ids, keys, hotness, &kept);
-      SOK_RETURN_IF_ERROR(batch.status());
-      const BatchShape shape = ShapeOf(*device, *batch.value(), dim, "", table.load());
+      SOK_ASSIGN_OR_RETURN(LookupIds* const batch, KeepIds(device, drawn, ids, keys, hotness, &kept));
+      const BatchShape shape = ShapeOf(*device, *batch, dim, "", table.load());
       if (hotness == 0) {
-        SOK_RETURN_IF_ERROR(AddFindRows(device, table, drawn, *batch.value(), shape, &kept, &rounds.value()));
-        SOK_RETURN_IF_ERROR(AddDedup(device, drawn, *batch.value(), shape, &kept, &rounds.value()));
+        SOK_RETURN_IF_ERROR(AddFindRows(device, table, drawn, *batch, shape, &kept, &rounds));
+        SOK_RETURN_IF_ERROR(AddDedup(device, drawn, *batch, shape, &kept, &rounds));
       }
-      SOK_RETURN_IF_ERROR(AddLookups(device, table, drawn, *batch.value(), shape, &kept, &rounds.value()));
+      SOK_RETURN_IF_ERROR(AddLookups(device, table, drawn, *batch, shape, &kept, &rounds));
     }
   }
-  SOK_RETURN_IF_ERROR(AddFindOrInsert(device, kept.tables.back(), ids, &kept, &rounds.value()));
-  return rounds.value().Run(options.rounds, cases);
+  SOK_RETURN_IF_ERROR(AddFindOrInsert(device, kept.tables.back(), ids, &kept, &rounds));
+  return rounds.Run(options.rounds, cases);
 }
 
 Status MeasureTraining(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
@@ -430,20 +405,17 @@ Status MeasureTraining(BenchmarkDevice* device, const BenchmarkOptions& options,
   // As many as with LazyAdam.
   const BatchShape record = RecordOf(*device, dim, "lazy_adam");
   const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record)));
-  const auto table = Keep(FilledTable::Make(device, dim, optimizer, keys, kLoad), &kept.tables);
-  SOK_RETURN_IF_ERROR(table.status());
-  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
-  SOK_RETURN_IF_ERROR(rounds.status());
+  SOK_ASSIGN_OR_RETURN(const auto table,
+                       Keep(FilledTable::Make(device, dim, optimizer, keys, kLoad), &kept.tables));
+  SOK_ASSIGN_OR_RETURN(RoundsWithBounds rounds, RoundsWithBounds::Make(device, options));
   for (const IdsDrawn& drawn : Distributions(options)) {
     for (const double hotness : {0.0, options.hotness}) {
-      const StatusOr<LookupIds*> batch = KeepIds(device, drawn, options.ids, keys, hotness, &kept);
-      SOK_RETURN_IF_ERROR(batch.status());
-      const BatchShape shape = ShapeOf(*device, *batch.value(), dim, optimizer, table.value()->load());
-      SOK_RETURN_IF_ERROR(
-          AddSteps(device, *table.value(), optimizer, drawn, *batch.value(), shape, &kept, &rounds.value()));
+      SOK_ASSIGN_OR_RETURN(LookupIds* const batch, KeepIds(device, drawn, options.ids, keys, hotness, &kept));
+      const BatchShape shape = ShapeOf(*device, *batch, dim, optimizer, table->load());
+      SOK_RETURN_IF_ERROR(AddSteps(device, *table, optimizer, drawn, *batch, shape, &kept, &rounds));
     }
   }
-  return rounds.value().Run(options.rounds, cases);
+  return rounds.Run(options.rounds, cases);
 }
 
 Status MeasureGroup(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
@@ -454,16 +426,15 @@ Status MeasureGroup(BenchmarkDevice* device, const BenchmarkOptions& options, in
   const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record) * options.group_tables));
   std::vector<const FilledTable*> tables;
   for (int64_t t = 0; t < options.group_tables; ++t) {
-    const auto table = Keep(FilledTable::Make(device, dim, optimizer, keys, kLoad), &kept.tables);
-    SOK_RETURN_IF_ERROR(table.status());
-    tables.push_back(table.value());
+    SOK_ASSIGN_OR_RETURN(const auto table,
+                         Keep(FilledTable::Make(device, dim, optimizer, keys, kLoad), &kept.tables));
+    tables.push_back(table);
   }
-  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
-  SOK_RETURN_IF_ERROR(rounds.status());
+  SOK_ASSIGN_OR_RETURN(RoundsWithBounds rounds, RoundsWithBounds::Make(device, options));
   for (const double hotness : {0.0, options.hotness}) {
-    SOK_RETURN_IF_ERROR(AddGroupStep(device, options, tables, optimizer, hotness, &kept, &rounds.value()));
+    SOK_RETURN_IF_ERROR(AddGroupStep(device, options, tables, optimizer, hotness, &kept, &rounds));
   }
-  return rounds.value().Run(options.rounds, cases);
+  return rounds.Run(options.rounds, cases);
 }
 
 Status MeasureTiers(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
@@ -471,20 +442,20 @@ Status MeasureTiers(BenchmarkDevice* device, const BenchmarkOptions& options, in
   Kept kept;
   const BatchShape record = RecordOf(*device, dim, "lazy_adam");
   const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record) * options.group_tables));
-  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
-  SOK_RETURN_IF_ERROR(rounds.status());
+  SOK_ASSIGN_OR_RETURN(RoundsWithBounds rounds, RoundsWithBounds::Make(device, options));
   std::vector<double> shares = options.shares;
   shares.insert(shares.begin(), 1);
   for (const double share : shares) {
     std::vector<const FilledTable*> tables;
     for (int64_t t = 0; t < options.group_tables; ++t) {
-      const auto table = Keep(FilledTable::Make(device, dim, "lazy_adam", keys, kLoad, share), &kept.tables);
-      SOK_RETURN_IF_ERROR(table.status());
-      tables.push_back(table.value());
+      SOK_ASSIGN_OR_RETURN(
+          const auto table,
+          Keep(FilledTable::Make(device, dim, "lazy_adam", keys, kLoad, share), &kept.tables));
+      tables.push_back(table);
     }
-    SOK_RETURN_IF_ERROR(AddTieredSteps(device, options, tables, share, &kept, &rounds.value()));
+    SOK_RETURN_IF_ERROR(AddTieredSteps(device, options, tables, share, &kept, &rounds));
   }
-  return rounds.value().Run(options.rounds, cases);
+  return rounds.Run(options.rounds, cases);
 }
 
 }  // namespace sok

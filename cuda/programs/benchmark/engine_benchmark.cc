@@ -110,13 +110,12 @@ class Run {
 };
 
 Status RunBenchmark(BenchmarkReport* report) {
-  const StatusOr<DeviceInfo> info = CurrentDevice();
-  SOK_RETURN_IF_ERROR(info.status());
-  report->device = info.value();
+  SOK_ASSIGN_OR_RETURN(const DeviceInfo info, CurrentDevice());
+  report->device = info;
   report->machine = Processor();
-  std::printf("%s\n", info.value().ToString().c_str());
+  std::printf("%s\n", info.ToString().c_str());
   BenchmarkDevice device;
-  device.cache_bytes = info.value().cache_bytes;
+  device.cache_bytes = info.cache_bytes;
   device.record = report->options.record;
   SOK_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking),
                            "cannot make a stream");

@@ -58,21 +58,17 @@ StatusOr<FilledTable> FilledTable::Make(BenchmarkDevice* device, int64_t dim, co
   }
   FilledTable filled;
   filled.keys_ = keys;
-  auto made = device->engine.MakeTable(device->context(), options);
-  SOK_RETURN_IF_ERROR(made.status());
-  filled.table_ = std::move(made.value());
+  SOK_ASSIGN_OR_RETURN(filled.table_, device->engine.MakeTable(device->context(), options));
   SOK_RETURN_IF_ERROR(Prepare(device, &filled.device_table(), optimizer, keys, load));
   std::vector<int64_t> piece(static_cast<size_t>(std::min(keys, kKeysOfPiece)));
-  StatusOr<DeviceBuffer<int64_t>> rows =
-      DeviceBuffer<int64_t>::Allocate(&device->memory, device->stream, static_cast<int64_t>(piece.size()));
-  SOK_RETURN_IF_ERROR(rows.status());
+  SOK_ASSIGN_OR_RETURN(auto rows, DeviceBuffer<int64_t>::Allocate(&device->memory, device->stream,
+                                                                  static_cast<int64_t>(piece.size())));
   for (int64_t first = 0; first < keys; first += kKeysOfPiece) {
     piece.resize(static_cast<size_t>(std::min(keys - first, kKeysOfPiece)));
     std::iota(piece.begin(), piece.end(), first);
-    const StatusOr<DeviceBuffer<int64_t>> on_device = OnDevice(device->stream, &device->memory, piece);
-    SOK_RETURN_IF_ERROR(on_device.status());
-    SOK_RETURN_IF_ERROR(
-        filled.FindOrMake(device, on_device.value().data(), on_device.value().size(), rows.value().data()));
+    SOK_ASSIGN_OR_RETURN(const DeviceBuffer<int64_t> on_device,
+                         OnDevice(device->stream, &device->memory, piece));
+    SOK_RETURN_IF_ERROR(filled.FindOrMake(device, on_device.data(), on_device.size(), rows.data()));
   }
   return StatusOr<FilledTable>(std::move(filled));
 }
@@ -97,28 +93,21 @@ Status FilledTable::Erase(BenchmarkDevice* device, const int64_t* keys, int64_t 
   return table_->Erase(device->context(), Span<const int64_t>(keys, n), &erased);
 }
 
-template <typename T>
-StatusOr<DeviceBuffer<T>> OnDevice(cudaStream_t stream, DeviceAllocator* memory,
-                                   const std::vector<T>& values) {
-  StatusOr<DeviceBuffer<T>> made =
-      DeviceBuffer<T>::Allocate(memory, stream, static_cast<int64_t>(values.size()));
+StatusOr<DeviceBuffer<int64_t>> OnDevice(cudaStream_t stream, DeviceAllocator* memory,
+                                         const std::vector<int64_t>& values) {
+  auto made = DeviceBuffer<int64_t>::Allocate(memory, stream, static_cast<int64_t>(values.size()));
   SOK_RETURN_IF_ERROR(made.status());
-  SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(made.value().data(), values.data(), values.size() * sizeof(T),
-                                           cudaMemcpyHostToDevice, stream),
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(made.value().data(), values.data(),
+                                           values.size() * sizeof(int64_t), cudaMemcpyHostToDevice, stream),
                            "cannot copy to the device");
   SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "cannot wait for a copy");
   return made;
 }
 
-template StatusOr<DeviceBuffer<int64_t>> OnDevice(cudaStream_t, DeviceAllocator*,
-                                                  const std::vector<int64_t>&);
-
 StatusOr<LookupIds> LookupIds::Make(cudaStream_t stream, DeviceAllocator* memory,
                                     const std::vector<int64_t>& ids, double hotness, uint64_t seed) {
   LookupIds made;
-  StatusOr<DeviceBuffer<int64_t>> device_ids = OnDevice(stream, memory, ids);
-  SOK_RETURN_IF_ERROR(device_ids.status());
-  made.ids_ = std::move(device_ids.value());
+  SOK_ASSIGN_OR_RETURN(made.ids_, OnDevice(stream, memory, ids));
   std::vector<int64_t> sorted = ids;
   std::sort(sorted.begin(), sorted.end());
   const auto distinct = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
@@ -131,9 +120,7 @@ StatusOr<LookupIds> LookupIds::Make(cudaStream_t stream, DeviceAllocator* memory
   const auto n = static_cast<int64_t>(ids.size());
   while (splits.back() < n) splits.push_back(std::min(n, splits.back() + length(random)));
   made.bags_ = static_cast<int64_t>(splits.size()) - 1;
-  StatusOr<DeviceBuffer<int64_t>> device_splits = OnDevice(stream, memory, splits);
-  SOK_RETURN_IF_ERROR(device_splits.status());
-  made.splits_ = std::move(device_splits.value());
+  SOK_ASSIGN_OR_RETURN(made.splits_, OnDevice(stream, memory, splits));
   return StatusOr<LookupIds>(std::move(made));
 }
 
@@ -165,12 +152,11 @@ StatusOr<std::unique_ptr<GroupCalls>> GroupCalls::Make(BenchmarkDevice* device,
     calls->tables_.push_back(tables[l]->get());
     calls->specs_.push_back(ids[l]->spec(static_cast<int>(l)));
     calls->inputs_.push_back(ids[l]->input());
-    StatusOr<DeviceBuffer<float>> output =
-        DeviceBuffer<float>::Allocate(&device->memory, device->stream, ids[l]->rows() * dim);
-    SOK_RETURN_IF_ERROR(output.status());
-    calls->outputs_.push_back({output.value().data(), dim});
-    calls->gradients_.push_back({output.value().data(), dim});
-    calls->memory_.push_back(std::move(output.value()));
+    SOK_ASSIGN_OR_RETURN(
+        auto output, DeviceBuffer<float>::Allocate(&device->memory, device->stream, ids[l]->rows() * dim));
+    calls->outputs_.push_back({output.data(), dim});
+    calls->gradients_.push_back({output.data(), dim});
+    calls->memory_.push_back(std::move(output));
   }
   calls->plan_ = device->engine.NewPlan();
   calls->scratch_ = device->engine.NewScratch();

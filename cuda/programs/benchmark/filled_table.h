@@ -20,9 +20,8 @@
 namespace sok {
 
 // A copy of a host array in memory from `memory`. Waits for the copy.
-template <typename T>
-StatusOr<DeviceBuffer<T>> OnDevice(cudaStream_t stream, DeviceAllocator* memory,
-                                   const std::vector<T>& values);
+StatusOr<DeviceBuffer<int64_t>> OnDevice(cudaStream_t stream, DeviceAllocator* memory,
+                                         const std::vector<int64_t>& values);
 
 // The ids of one lookup on the device, as inputs of the engine.
 class LookupIds {

@@ -47,15 +47,12 @@ StatusOr<double> Rounds::Measure(const Case& measured) {
 }
 
 Status Rounds::Run(int rounds) {
-  StatusOr<DeviceBuffer<char>> scrubbed = DeviceBuffer<char>::Allocate(memory_, stream_, scrubbed_bytes_);
-  SOK_RETURN_IF_ERROR(scrubbed.status());
-  scrubbed_ = std::move(scrubbed.value());
+  SOK_ASSIGN_OR_RETURN(scrubbed_, DeviceBuffer<char>::Allocate(memory_, stream_, scrubbed_bytes_));
   std::vector<std::vector<double>> ms(cases_.size());
   for (int round = -kWarmUps; round < rounds; ++round) {
     for (size_t i = 0; i < cases_.size(); ++i) {
-      const StatusOr<double> took = Measure(cases_[i]);
-      SOK_RETURN_IF_ERROR(took.status());
-      if (round >= 0) ms[i].push_back(took.value());
+      SOK_ASSIGN_OR_RETURN(const double took, Measure(cases_[i]));
+      if (round >= 0) ms[i].push_back(took);
     }
   }
   for (size_t i = 0; i < cases_.size(); ++i) cases_[i].ms = QuartilesOf(ms[i]);
