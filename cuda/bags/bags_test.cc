@@ -21,6 +21,7 @@
 #include "cuda/bags/group_bags.h"
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
+#include "cuda/base/testing/limited_allocator.h"
 #include "cuda/dedup/dedup.h"
 
 namespace sok {
@@ -532,16 +533,11 @@ Status StatusOfSizes(const std::vector<LookupSpec>& specs, const std::vector<Loo
   return bags.Build(nullptr, memory, memory, &upload, {names, specs, inputs, {}}, nullptr);
 }
 
-class NoMemory : public DeviceAllocator {
- public:
-  StatusOr<void*> Allocate(cudaStream_t, int64_t) override { return ResourceExhausted("none"); }
-  void Free(cudaStream_t, void*) override {}
-};
-
 TEST(BagsLimitsTest, MoreIdsThanInt32HoldsAreRefused) {
   std::vector<LookupInput> inputs(2);
   inputs[0].num_ids = inputs[1].num_ids = int64_t{1} << 30;
-  NoMemory memory;
+  LimitedAllocator memory;
+  memory.limit = 0;
   const Status status = StatusOfSizes(std::vector<LookupSpec>(2), inputs, &memory);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "Lookup in embedding variable 'a': 2147483648 ids are too many for one step");
@@ -552,7 +548,8 @@ TEST(BagsLimitsTest, BagsThatDoNotFitNameTheirVariable) {
   specs[1].layout = IdLayout::kSparse;
   specs[1].table = 1;
   std::vector<LookupInput> inputs(2);
-  NoMemory memory;
+  LimitedAllocator memory;
+  memory.limit = 0;
   for (const int64_t num_bags :
        {int64_t{10}, int64_t{1} << 31, int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
     inputs[1].num_bags = num_bags;

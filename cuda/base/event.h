@@ -48,6 +48,12 @@ class Event {
                              : CudaStatus(cudaEventSynchronize(event_), "cannot wait for the device");
   }
 
+  // Orders later work on the stream after all recorded work.
+  Status OrderBefore(cudaStream_t stream) const {
+    return event_ == nullptr ? OkStatus()
+                             : CudaStatus(cudaStreamWaitEvent(stream, event_, 0), "cannot order two streams");
+  }
+
  private:
   cudaEvent_t event_ = nullptr;
 };

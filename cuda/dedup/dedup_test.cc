@@ -14,6 +14,7 @@
 #include "cc/cpu/dedup/testing/dedup_reference.h"
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
+#include "cuda/base/testing/limited_allocator.h"
 
 namespace sok {
 namespace {
@@ -224,14 +225,9 @@ TEST(DedupLimitsTest, MorePositionsThanInt32HoldsAreRefused) {
   EXPECT_NE(status.message().find("2147483648"), std::string::npos) << status.message();
 }
 
-class NoMemory : public DeviceAllocator {
- public:
-  StatusOr<void*> Allocate(cudaStream_t, int64_t) override { return ResourceExhausted("none"); }
-  void Free(cudaStream_t, void*) override {}
-};
-
 TEST(DedupLimitsTest, MemoryThatIsNotThereIsAnError) {
-  NoMemory none;
+  LimitedAllocator none;
+  none.limit = 0;
   const Status status = Dedup(nullptr, &none, {nullptr, nullptr, 1, 10}, {});
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
 }

@@ -69,7 +69,7 @@ class OccurrenceGradientsTest : public ::testing::Test {
         ASSERT_EQ(one.row, gradient + row_of[i] * stride) << k << " " << i;
         found_scales.push_back(one.scale);
       }
-      EXPECT_EQ(Bits(found_scales), Bits(scales)) << k;
+      EXPECT_EQ(BitsOf(found_scales), BitsOf(scales)) << k;
     }
   }
 
@@ -146,7 +146,7 @@ TEST(WeightGradientsOnDeviceTest, AreThoseOfTheHostBitForBit) {
             out.data()};
         const Status status = EnqueueWeightGradients(nullptr, Span<const LookupWeightGradient>(&one, 1));
         ASSERT_TRUE(status.ok()) << status.message();
-        EXPECT_EQ(Bits(out.Fetch()), Bits(expected.out)) << dim;
+        EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(expected.out)) << dim;
       }
     }
   }
@@ -178,7 +178,7 @@ TEST(WeightGradientsOnDeviceTest, GoWhereTheCallerHasTheWeights) {
                                       count,
                                       out.data()};
     ASSERT_TRUE(EnqueueWeightGradients(nullptr, Span<const LookupWeightGradient>(&one, 1)).ok());
-    EXPECT_EQ(Bits(out.Fetch()), Bits(in_order));
+    EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(in_order));
   }
 }
 
@@ -194,7 +194,7 @@ TEST(WeightGradientsOnDeviceTest, DivisorsOfZeroAndEmptyBags) {
     const LookupWeightGradient one = {
         lookup.ids(), lookup.bags(combiner, true), {grad.data(), host.dim}, nullptr, 5, 5, out.data()};
     ASSERT_TRUE(EnqueueWeightGradients(nullptr, Span<const LookupWeightGradient>(&one, 1)).ok());
-    EXPECT_EQ(Bits(out.Fetch()), Bits(expected.out));
+    EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(expected.out));
   }
 }
 

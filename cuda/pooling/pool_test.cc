@@ -55,8 +55,8 @@ class Group {
     const Status status = EnqueueOutputs(nullptr, lookups_);
     ASSERT_TRUE(status.ok()) << status.message();
     const std::vector<float> outputs = memory.Fetch();
-    const std::vector<uint32_t> actual = Bits(outputs);
-    const std::vector<uint32_t> expected = Bits(expected_);
+    const std::vector<uint32_t> actual = BitsOf(outputs);
+    const std::vector<uint32_t> expected = BitsOf(expected_);
     for (size_t i = 0; i < expected.size(); ++i) {
       if (actual[i] == expected[i]) continue;
       if (has_infinite_rows && std::isnan(outputs[i]) && std::isnan(expected_[i])) continue;
@@ -206,7 +206,7 @@ TEST(PoolTest, NegativeZerosKeepTheirSign) {
     DeviceArray<float> out(std::vector<float>(8, 1.0f));
     const LookupOutput output = {device.ids(), device.bags(Combiner::kSum, weighted), {out.data(), 4}};
     ASSERT_TRUE(EnqueueOutputs(nullptr, Span<const LookupOutput>(&output, 1)).ok());
-    EXPECT_EQ(Bits(out.Fetch()), Bits(std::vector<float>(8, -0.0f)));
+    EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(std::vector<float>(8, -0.0f)));
   }
 }
 

@@ -59,12 +59,6 @@ TEST(CopyPiecesTest, Numbers) { ExpectCopiesOfAllSizes<int32_t>(); }
 
 constexpr GradientFormat kFormats[] = {GradientFormat::kFloat16, GradientFormat::kBfloat16};
 
-std::vector<uint32_t> Bits(const std::vector<float>& values) {
-  std::vector<uint32_t> bits(values.size());
-  if (!values.empty()) std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
-  return bits;
-}
-
 // Floats of all exponents, halfway cases and neighbours of bounds.
 std::vector<float> Floats() {
   std::vector<float> values = {0.0f, -0.0f, 65504.0f, 65519.9f, 65520.0f, -65536.0f, 5.9604645e-8f, 2.98e-8f};
@@ -118,7 +112,7 @@ TEST(GradientWordsTest, DecodesAsTheCpu) {
         {format, device_encoded.data() + 1000, values.data() + 1000, n - 1000},
     };
     ASSERT_TRUE(EnqueueDecoding(nullptr, Span<const DecodedGradients>(parts, 2)).ok());
-    EXPECT_EQ(Bits(values.Fetch()), Bits(expected));
+    EXPECT_EQ(BitsOf(values.Fetch()), BitsOf(expected));
   }
 }
 

@@ -26,12 +26,6 @@ namespace {
 
 const std::vector<int64_t> kDims = {1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 100, 128, 256, 1000};
 
-std::vector<uint32_t> BitsOf(const std::vector<float>& floats) {
-  std::vector<uint32_t> bits(floats.size());
-  if (!floats.empty()) std::memcpy(bits.data(), floats.data(), floats.size() * sizeof(float));
-  return bits;
-}
-
 // `n` floats with any bits, NaNs among them.
 std::vector<float> AnyFloats(int64_t n, uint64_t seed) {
   std::vector<uint32_t> bits(n);

@@ -19,6 +19,7 @@
 #include "cc/table/row_changes.h"
 #include "cc/table/table_options.h"
 #include "cuda/base/device_buffer.h"
+#include "cuda/base/event.h"
 #include "cuda/base/transfers.h"
 #include "cuda/index/key_index_view.h"
 #include "cuda/store/device_row_store.h"
@@ -65,22 +66,11 @@ Status FindRows(cudaStream_t stream, const IdsOfGroup& ids, const RowFinder* fin
 // stream of the call before. So a stream must live until the next Enter, or longer than this object.
 class StreamOrder {
  public:
-  StreamOrder() = default;
-  StreamOrder(const StreamOrder&) = delete;
-  StreamOrder& operator=(const StreamOrder&) = delete;
-  ~StreamOrder() {
-    if (last_work_ != nullptr && cudaEventDestroy(last_work_) != cudaSuccess) cudaGetLastError();
-  }
-
   // Orders later work on the stream after the work of the last call.
   Status Enter(cudaStream_t stream) {
     if (!last_stream_.has_value() || *last_stream_ == stream) return OkStatus();
-    if (last_work_ == nullptr) {
-      SOK_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&last_work_, cudaEventDisableTiming),
-                               "cannot make an event");
-    }
-    SOK_RETURN_IF_CUDA_ERROR(cudaEventRecord(last_work_, *last_stream_), "cannot record an event");
-    return CudaStatus(cudaStreamWaitEvent(stream, last_work_, 0), "cannot order two streams");
+    SOK_RETURN_IF_ERROR(last_work_.Record(*last_stream_));
+    return last_work_.OrderBefore(stream);
   }
 
   // Must be called when the call has enqueued its work on the stream.
@@ -95,7 +85,7 @@ class StreamOrder {
   cudaStream_t last_stream() const { return last_stream_.value_or(nullptr); }
 
  private:
-  cudaEvent_t last_work_ = nullptr;
+  Event last_work_;
   std::optional<cudaStream_t> last_stream_;
 };
 

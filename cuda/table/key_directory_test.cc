@@ -16,6 +16,7 @@
 #include "cc/cpu/table/row_directory.h"
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
+#include "cuda/base/testing/limited_allocator.h"
 #include "cuda/table/directory_rows.h"
 
 namespace sok {
@@ -327,28 +328,19 @@ TEST_F(KeyDirectoryTest, ManyKeysAtOnce) {
 }
 
 TEST_F(KeyDirectoryTest, WithoutMemoryNothingChanges) {
-  // Allows `left` more allocations.
-  class FewPieces : public AsyncAllocator {
-   public:
-    StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {
-      if (left-- <= 0) return ResourceExhausted("no more");
-      return AsyncAllocator::Allocate(stream, bytes);
-    }
-    int left = 1 << 20;
-  };
-  FewPieces few;
+  LimitedAllocator few;
   KeyDirectory directory(&few);
   ASSERT_TRUE(directory.Reserve(nullptr, 10, 10).ok());
   for (int pieces = 0; pieces < 3; ++pieces) {
-    few.left = pieces;
+    few.allocations_left = pieces;
     EXPECT_EQ(directory.Reserve(nullptr, 100000 << pieces, 100000 << pieces).code(),
               StatusCode::kResourceExhausted);
     EXPECT_EQ(directory.size(), 0);
   }
-  few.left = 0;
+  few.allocations_left = 0;
   EXPECT_EQ(directory.ReserveErase(nullptr, 1000).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(directory.Reserve(nullptr, 10, kMaxRows + 1).code(), StatusCode::kResourceExhausted);
-  few.left = 1 << 20;
+  few.allocations_left = 1 << 20;
   ASSERT_TRUE(directory.Reserve(nullptr, 1000, 1000).ok());
   directory.CountGiven(1000);
   EXPECT_EQ(directory.row_limit(), 1000);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -201,12 +200,6 @@ class TableWithFreeRows {
   KeyDirectory directory;
   DeviceRowStore store;
 };
-
-std::vector<uint32_t> BitsOf(const std::vector<float>& floats) {
-  std::vector<uint32_t> bits(floats.size());
-  if (!floats.empty()) std::memcpy(bits.data(), floats.data(), floats.size() * sizeof(float));
-  return bits;
-}
 
 // The records of the keys, one after another.
 std::vector<float> NewRecords(const NewRowsOfTable& made, const std::vector<int64_t>& keys) {

@@ -19,6 +19,7 @@
 #include "cc/table/record_layout.h"
 #include "cuda/base/allocators.h"
 #include "cuda/base/testing/device_array.h"
+#include "cuda/base/testing/limited_allocator.h"
 #include "cuda/pooling/testing/device_lookup.h"
 #include "cuda/training/device_adam_history.h"
 #include "cuda/training/testing/device_gradients.h"
@@ -323,33 +324,18 @@ TEST(DeviceOptimizerTest, HistoriesGrow) {
   twins.ExpectSameRecords("after 130 steps");
 }
 
-// Has memory for a number of allocations.
-class FewAllocations : public DeviceAllocator {
- public:
-  StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {
-    if (--left < 0) return ResourceExhausted("no memory for ", bytes, " bytes");
-    return allocator_.Allocate(stream, bytes);
-  }
-  void Free(cudaStream_t stream, void* memory) override { allocator_.Free(stream, memory); }
-
-  int64_t left = INT64_MAX;
-
- private:
-  AsyncAllocator allocator_;
-};
-
 // It grows two arrays.
 TEST(DeviceOptimizerTest, AHistoryThatCannotGrowKeepsItsSteps) {
   AdamHistory host(0.0f, 0.99f);
   for (int step = 0; step < 128; ++step) host.Append(0.01f * static_cast<float>(step + 1));
   const AdamHistoryView want = host.view();
   for (int64_t allocations = 0; allocations < 2; ++allocations) {
-    FewAllocations memory;
+    LimitedAllocator memory;
     StagedUpload upload;
     auto made = DeviceAdamHistory::Make(nullptr, &memory, &upload, 0.0f, 0.99f, host.alphas());
     ASSERT_TRUE(made.ok()) << made.status().message();
     DeviceAdamHistory& history = *made.value();
-    memory.left = allocations;
+    memory.allocations_left = allocations;
     EXPECT_EQ(history.ReserveStep(nullptr).code(), StatusCode::kResourceExhausted);
     const AdamHistoryView view = history.view();
     std::vector<double> coefficients(want.steps * want.terms);
@@ -361,7 +347,7 @@ TEST(DeviceOptimizerTest, AHistoryThatCannotGrowKeepsItsSteps) {
               cudaSuccess);
     EXPECT_TRUE(std::equal(coefficients.begin(), coefficients.end(), want.coefficients));
     EXPECT_EQ(alphas, host.alphas());
-    memory.left = INT64_MAX;
+    memory.allocations_left = INT64_MAX;
     EXPECT_TRUE(history.ReserveStep(nullptr).ok());
   }
 }

@@ -36,7 +36,7 @@ class GradientSumsTest : public ::testing::Test {
     const Status status =
         EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(), outputs);
     ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+    EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(expected));
   }
 
   static constexpr float kUnwritten = 77.0f;
@@ -119,7 +119,7 @@ TEST_F(GradientSumsTest, ChosenIds) {
   ASSERT_TRUE(EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(),
                                   Span<const SumsOutput>(&output, 1))
                   .ok());
-  EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+  EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(expected));
 }
 
 TEST_F(GradientSumsTest, SeveralOutputsOfATable) {
@@ -135,7 +135,7 @@ TEST_F(GradientSumsTest, SeveralOutputsOfATable) {
   ASSERT_TRUE(EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(),
                                   Span<const SumsOutput>(outputs, 3))
                   .ok());
-  EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+  EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(expected));
 }
 
 TEST_F(GradientSumsTest, OutputsMayBeUnaligned) {
@@ -148,7 +148,7 @@ TEST_F(GradientSumsTest, OutputsMayBeUnaligned) {
                   .ok());
   std::vector<float> expected = {kUnwritten};
   expected.insert(expected.end(), gradients.expected(0).begin(), gradients.expected(0).end());
-  EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+  EXPECT_EQ(BitsOf(out.Fetch()), BitsOf(expected));
 }
 
 // Checks the slots of all pieces of segments of these lengths, which follow `first` other occurrences.

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -36,6 +37,13 @@ class DeviceArray {
   T* data_ = nullptr;
   std::size_t size_;
 };
+
+// The bits of floats, because -0 equals 0 when compared as a float.
+inline std::vector<uint32_t> BitsOf(const std::vector<float>& floats) {
+  std::vector<uint32_t> bits(floats.size());
+  if (!floats.empty()) std::memcpy(bits.data(), floats.data(), floats.size() * sizeof(float));
+  return bits;
+}
 
 // A stream that other streams' work waits for only if something says so. On the host, its work runs when
 // something waits for it (cuda/on_host/engine/streams.h); so a test shows what is missing between two streams

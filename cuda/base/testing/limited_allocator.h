@@ -12,13 +12,15 @@
 
 namespace sok {
 
-// Allows at most `limit` bytes in use at a time, and counts them.
+// Allows `allocations_left` more allocations and at most `limit` bytes in use at a time, and counts them.
 class LimitedAllocator : public DeviceAllocator {
  public:
   StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {
-    if (bytes > limit - in_use) {
-      return ResourceExhausted(bytes, " bytes where ", limit - in_use, " are left");
+    if (bytes > limit - in_use || allocations_left == 0) {
+      return ResourceExhausted(bytes, " bytes where ", limit - in_use, " are left, in ", allocations_left,
+                               " allocations");
     }
+    --allocations_left;
     StatusOr<void*> memory = allocator_.Allocate(stream, bytes);
     if (memory.ok() && memory.value() != nullptr) {
       bytes_of_[memory.value()] = bytes;
@@ -37,6 +39,7 @@ class LimitedAllocator : public DeviceAllocator {
 
   int64_t limit = INT64_MAX;
   int64_t in_use = 0;
+  int64_t allocations_left = INT64_MAX;
 
  private:
   AsyncAllocator allocator_;

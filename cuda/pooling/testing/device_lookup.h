@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -20,13 +19,6 @@
 namespace sok {
 
 // For tests: rows of a table on the device.
-
-// The bits of floats, because -0 equals 0 when compared as a float.
-inline std::vector<uint32_t> Bits(const std::vector<float>& floats) {
-  std::vector<uint32_t> bits(floats.size());
-  if (!floats.empty()) std::memcpy(bits.data(), floats.data(), floats.size() * sizeof(float));
-  return bits;
-}
 
 // Rows in slabs of four, at random places of the first slabs but one.
 class DeviceRows {
