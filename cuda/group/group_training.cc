@@ -48,12 +48,9 @@ class CheckedReferences {
 Status CheckedReferences::Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const DeviceTable& table,
                                   Span<const int64_t> references, bool may_be_absent) {
   references_ = references;
-  StatusOr<DeviceBuffer<int64_t>> rows = DeviceBuffer<int64_t>::Allocate(scratch, stream, references.size());
-  SOK_RETURN_IF_ERROR(table.Named(rows.status()));
-  rows_ = std::move(rows.value());
-  StatusOr<DeviceBuffer<uint64_t>> firsts = DeviceBuffer<uint64_t>::Allocate(scratch, stream, 2);
-  SOK_RETURN_IF_ERROR(table.Named(firsts.status()));
-  firsts_ = std::move(firsts.value());
+  SOK_ASSIGN_OR_RETURN(rows_,
+                       table.Named(DeviceBuffer<int64_t>::Allocate(scratch, stream, references.size())));
+  SOK_ASSIGN_OR_RETURN(firsts_, table.Named(DeviceBuffer<uint64_t>::Allocate(scratch, stream, 2)));
   SOK_RETURN_IF_CUDA_ERROR(
       cudaMemsetAsync(firsts_.data(), 0xff, static_cast<size_t>(firsts_.bytes()), stream),
       "cannot clear two words on the device");
@@ -70,15 +67,15 @@ Status CheckedReferences::Enqueue(cudaStream_t stream, DeviceAllocator* scratch,
 }
 
 Status CheckedReferences::Check(cudaStream_t stream, const DeviceTable& table, RoundTrip* round_trip) {
-  const StatusOr<const uint64_t*> firsts = round_trip->Fetch(stream, firsts_.data(), 2);
-  SOK_RETURN_IF_ERROR(table.Named(firsts.status()));
-  const uint64_t unknown = firsts.value()[0];
+  SOK_ASSIGN_OR_RETURN(const uint64_t* const firsts,
+                       table.Named(round_trip->Fetch(stream, firsts_.data(), 2)));
+  const uint64_t unknown = firsts[0];
   const auto n = static_cast<uint64_t>(references_.size());
-  first_stale_ = static_cast<int64_t>(std::min(firsts.value()[1], n));
+  first_stale_ = static_cast<int64_t>(std::min(firsts[1], n));
   if (unknown >= n) return OkStatus();
-  const StatusOr<const int64_t*> reference = round_trip->Fetch(stream, references_.data() + unknown, 1);
-  SOK_RETURN_IF_ERROR(table.Named(reference.status()));
-  const int64_t value = *reference.value();
+  SOK_ASSIGN_OR_RETURN(const int64_t* const reference,
+                       table.Named(round_trip->Fetch(stream, references_.data() + unknown, 1)));
+  const int64_t value = *reference;
   return table.NoRowNumber(!table.states().is_null() && value >= 0 ? RowOf(value) : value);
 }
 
@@ -216,10 +213,10 @@ Status CheckRowsAreThere(GpuCall* call, const GpuGroupPlan& plan, int t, DeviceT
     return table->BringFromDisk(call->stream(), call->scratch(), {checked.rows(), 0, of_plan.unique},
                                 DiskUse::kStep);
   }
-  const StatusOr<const int64_t*> key =
-      table->round_trip().Fetch(call->stream(), plan.ids().keys + of_plan.first + checked.first_stale(), 1);
-  SOK_RETURN_IF_ERROR(table->Named(key.status()));
-  return RowWasEvicted(table->options(), *key.value());
+  SOK_ASSIGN_OR_RETURN(const int64_t* const key,
+                       table->Named(table->round_trip().Fetch(
+                           call->stream(), plan.ids().keys + of_plan.first + checked.first_stale(), 1)));
+  return RowWasEvicted(table->options(), *key);
 }
 
 // The distinct rows among some that may repeat.

@@ -292,10 +292,8 @@ Status MergedRows::ChooseEvicted(const Found& found, std::vector<EvictedRows>* e
     SOK_RETURN_IF_ERROR(
         table.Named(ListLeastUsed(stream(), call_.scratch(), tables_[t], group_.rows.data() + of_plan.first,
                                   of_plan.unique, of_table.n, &of_table.rows)));
-    StatusOr<DeviceBuffer<int64_t>> keys =
-        DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), of_table.n);
-    SOK_RETURN_IF_ERROR(table.Named(keys.status()));
-    of_table.keys = std::move(keys.value());
+    SOK_ASSIGN_OR_RETURN(of_table.keys,
+                         table.Named(DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), of_table.n)));
   }
   return OkStatus();
 }

@@ -54,14 +54,10 @@ Status AdmissionCommit::Prepare(cudaStream_t stream, DeviceAllocator* scratch, S
   if (table->waiting() == nullptr) return OkStatus();
   const int64_t gone = lookup.gone.n;
   const int64_t fresh = lookup.fresh.n;
-  StatusOr<DeviceBuffer<int64_t>> memory =
-      DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * gone + 2 * fresh + lookup.absent.n);
-  SOK_RETURN_IF_ERROR(table->Named(memory.status()));
-  memory_ = std::move(memory.value());
-  StatusOr<DeviceBuffer<char>> uploaded =
-      table->waiting()->PrepareInsert(stream, scratch, upload, fresh, /*erased=*/gone, &fresh_);
-  SOK_RETURN_IF_ERROR(table->Named(uploaded.status()));
-  uploaded_ = std::move(uploaded.value());
+  SOK_ASSIGN_OR_RETURN(memory_, table->Named(DeviceBuffer<int64_t>::Allocate(
+                                    scratch, stream, 2 * gone + 2 * fresh + lookup.absent.n)));
+  SOK_ASSIGN_OR_RETURN(uploaded_, table->Named(table->waiting()->PrepareInsert(stream, scratch, upload, fresh,
+                                                                               /*erased=*/gone, &fresh_)));
   gone_places_ = memory_.data();
   gone_keys_ = gone_places_ + gone;
   fresh_.keys = gone_keys_ + gone;

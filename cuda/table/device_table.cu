@@ -170,17 +170,16 @@ StatusOr<TierCounts> DeviceTable::FetchTierCounts() {
   if (tiers() == nullptr || tiers()->rows() == 0) return counts;
   const cudaStream_t stream = order_.last_stream();
   SOK_RETURN_IF_ERROR(Named(tiers()->FetchCounts(stream, &round_trip_, &counts)));
-  StatusOr<DeviceBuffer<int64_t>> count = DeviceBuffer<int64_t>::Allocate(device_, stream, 1);
-  SOK_RETURN_IF_ERROR(Named(count.status()));
-  int64_t* const rows_up = count.value().data();
+  SOK_ASSIGN_OR_RETURN(DeviceBuffer<int64_t> count,
+                       Named(DeviceBuffer<int64_t>::Allocate(device_, stream, 1)));
+  int64_t* const rows_up = count.data();
   SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(rows_up, 0, sizeof(int64_t), stream), "cannot clear a word");
   const ColumnView<uint32_t> states =
       options_.use_hashtable ? directory_.view().states : ColumnView<uint32_t>();
   SOK_RETURN_IF_ERROR(Named(Launch("CountRowsUp", stream, ShapeFor(tiers()->frames()), CountRowsUpKernel,
                                    tiers()->view(), states, rows_up)));
-  const StatusOr<const int64_t*> fetched = round_trip_.Fetch(stream, rows_up, 1);
-  SOK_RETURN_IF_ERROR(Named(fetched.status()));
-  counts.rows_in_memory = *fetched.value();
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched, Named(round_trip_.Fetch(stream, rows_up, 1)));
+  counts.rows_in_memory = *fetched;
   return counts;
 }
 
@@ -203,9 +202,9 @@ Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   }
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(stream, count)));
   const int64_t most = std::min(PieceOf(count), kMostStartedAtOnce);
-  StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * most);
-  SOK_RETURN_IF_ERROR(Named(keys_and_rows.status()));
-  int64_t* const keys = keys_and_rows.value().data();
+  SOK_ASSIGN_OR_RETURN(DeviceBuffer<int64_t> keys_and_rows,
+                       Named(DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * most)));
+  int64_t* const keys = keys_and_rows.data();
   int64_t* const rows = keys + most;
   return Named(store_.ForEachPiece(stream, count, most, DiskUse::kNew, [&](const RowList& piece) -> Status {
     SOK_RETURN_IF_ERROR(Launch("StaticKeys", stream, ShapeFor(piece.n), StaticKeysKernel, static_rows_,
@@ -353,22 +352,21 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   if (n > std::numeric_limits<int32_t>::max()) return TooManyKeys(options_, n);
   // begin[2] of the keys, begin[2] of those without a row, and the first key that has no row in a table
   // without hashing.
-  StatusOr<DeviceBuffer<int64_t>> words = DeviceBuffer<int64_t>::Allocate(scratch, stream, 5);
-  SOK_RETURN_IF_ERROR(Named(words.status()));
-  int64_t* const begin = words.value().data();
+  SOK_ASSIGN_OR_RETURN(DeviceBuffer<int64_t> words,
+                       Named(DeviceBuffer<int64_t>::Allocate(scratch, stream, 5)));
+  int64_t* const begin = words.data();
   auto* const first_unknown = reinterpret_cast<uint64_t*>(begin + 4);
   const int64_t initial_words[5] = {0, n, 0, 0, n};
   SOK_RETURN_IF_ERROR(Named(upload_.Copy(stream, initial_words, sizeof(initial_words), begin)));
-  StatusOr<DeviceBuffer<int32_t>> which = DeviceBuffer<int32_t>::Allocate(scratch, stream, n);
-  SOK_RETURN_IF_ERROR(Named(which.status()));
+  SOK_ASSIGN_OR_RETURN(DeviceBuffer<int32_t> which,
+                       Named(DeviceBuffer<int32_t>::Allocate(scratch, stream, n)));
   const IdsOfGroup ids = {1, begin, keys, n};
-  const SomeIds absent = {begin + 2, which.value().data()};
+  const SomeIds absent = {begin + 2, which.data()};
   SOK_RETURN_IF_ERROR(Named(FindOwn(stream, scratch, ids, own, rows, first_unknown)));
   SOK_RETURN_IF_ERROR(Named(ListAbsent(stream, scratch, ids, rows, absent)));
-  const StatusOr<const int64_t*> fetched = round_trip_.Fetch(stream, begin, 5);
-  SOK_RETURN_IF_ERROR(Named(fetched.status()));
-  const int64_t made = fetched.value()[3];
-  if (fetched.value()[4] < n) return KeyWithoutRow(stream, keys, static_cast<uint64_t>(fetched.value()[4]));
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched, Named(round_trip_.Fetch(stream, begin, 5)));
+  const int64_t made = fetched[3];
+  if (fetched[4] < n) return KeyWithoutRow(stream, keys, static_cast<uint64_t>(fetched[4]));
   SOK_RETURN_IF_ERROR(CheckCapacity(made));
   SOK_RETURN_IF_ERROR(Reserve(stream, made));
   // What needs memory comes first, so that no key has a row and waits for one.
@@ -390,9 +388,8 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
 }
 
 Status DeviceTable::KeyWithoutRow(cudaStream_t stream, const int64_t* keys, uint64_t position) {
-  const StatusOr<const int64_t*> key = round_trip_.Fetch(stream, keys + position, 1);
-  SOK_RETURN_IF_ERROR(Named(key.status()));
-  return NoRowFor(*key.value());
+  SOK_ASSIGN_OR_RETURN(const int64_t* const key, Named(round_trip_.Fetch(stream, keys + position, 1)));
+  return NoRowFor(*key);
 }
 
 Status DeviceTable::Erase(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,
@@ -401,17 +398,16 @@ Status DeviceTable::Erase(cudaStream_t stream, DeviceAllocator* scratch, const i
   if (!options_.use_hashtable) return CannotEraseKeys(options_);
   if (n == 0) return OkStatus();
   if (n > std::numeric_limits<int32_t>::max()) return TooManyKeys(options_, n);
-  StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
-  SOK_RETURN_IF_ERROR(Named(memory.status()));
-  int64_t* const rows = memory.value().data();
+  SOK_ASSIGN_OR_RETURN(DeviceBuffer<int64_t> memory,
+                       Named(DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1)));
+  int64_t* const rows = memory.data();
   int64_t* const distinct = rows + n;
   int64_t* const count = distinct + n;
   SOK_RETURN_IF_ERROR(Named(FindKeys(stream, directory_.view().index, keys, n, rows)));
   SOK_RETURN_IF_ERROR(
       Named(SortDistinctRows(stream, scratch, rows, n, directory_.row_limit(), distinct, count)));
-  const StatusOr<const int64_t*> fetched = round_trip_.Fetch(stream, count, 1);
-  SOK_RETURN_IF_ERROR(Named(fetched.status()));
-  const int64_t found = *fetched.value();
+  SOK_ASSIGN_OR_RETURN(const int64_t* const fetched, Named(round_trip_.Fetch(stream, count, 1)));
+  const int64_t found = *fetched;
   // What needs memory comes first, so that an error leaves all ids as they were.
   SOK_RETURN_IF_ERROR(ReserveErase(stream, found));
   if (waiting_.has_value()) {
@@ -444,9 +440,8 @@ Status DeviceTable::CheckOptimizer(const DeviceOptimizer& optimizer, Span<const 
 
 Status DeviceTable::CheckStep(std::string_view optimizer, Span<const float> hyper) const {
   if (optimizer_ == nullptr) {
-    const auto made = DeviceOptimizer::Make(optimizer, device_);
-    SOK_RETURN_IF_ERROR(Named(made.status()));
-    return CheckOptimizer(*made.value(), hyper);
+    SOK_ASSIGN_OR_RETURN(const auto made, Named(DeviceOptimizer::Make(optimizer, device_)));
+    return CheckOptimizer(*made, hyper);
   }
   if (optimizer_->name() != optimizer) {
     return TrainedByAnother(options_, optimizer_->name(), optimizer);
@@ -457,9 +452,8 @@ Status DeviceTable::CheckStep(std::string_view optimizer, Span<const float> hype
 Status DeviceTable::NoRowNumber(int64_t row) const { return NoRowNumbered(options_, row, size()); }
 
 Status DeviceTable::AttachOptimizer(cudaStream_t stream, std::string_view name, Span<const float> hyper) {
-  auto made = DeviceOptimizer::Make(name, device_);
-  SOK_RETURN_IF_ERROR(Named(made.status()));
-  std::unique_ptr<DeviceOptimizer> optimizer = std::move(made.value());
+  SOK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceOptimizer> optimizer,
+                       Named(DeviceOptimizer::Make(name, device_)));
   SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(stream, store_.rows())));
   const std::vector<SlotSpec> slots = optimizer->rule().Slots(options_.dim, hyper);
   const ColumnView<int64_t> keys = options_.use_hashtable ? directory_.view().keys : ColumnView<int64_t>();

@@ -160,6 +160,11 @@ class DeviceTable {
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
   // `status` with the variable's name in front of its message.
   Status Named(const Status& status) const;
+  template <typename T>
+  StatusOr<T> Named(StatusOr<T> made) const {
+    if (made.ok()) return made;
+    return Named(made.status());
+  }
 
   // --- For kernels, until the table next makes room ---
 
