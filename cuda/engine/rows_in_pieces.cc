@@ -48,19 +48,13 @@ Status RowsInPieces::Reserve(const RowParts& parts, int64_t n) {
   return OkStatus();
 }
 
-Status RowsInPieces::ToHost(void* host, const void* device, int64_t bytes) {
-  if (bytes == 0) return OkStatus();
-  SOK_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
-      "cannot copy ", bytes, " bytes from the device");
-  return CudaStatus(cudaStreamSynchronize(stream_), "cannot wait for the device");
-}
-
-Status RowsInPieces::ToDevice(void* device, const void* host, int64_t bytes) {
-  if (bytes == 0) return OkStatus();
-  SOK_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
-      "cannot copy ", bytes, " bytes to the device");
+template <typename T>
+Status RowsInPieces::Copy(T* to, const T* from, int64_t n, cudaMemcpyKind kind) {
+  if (n == 0) return OkStatus();
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(T));
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_),
+                           "cannot copy ", bytes, " bytes ", kind == cudaMemcpyDeviceToHost ? "from" : "to",
+                           " the device");
   return CudaStatus(cudaStreamSynchronize(stream_), "cannot wait for the device");
 }
 
@@ -72,10 +66,9 @@ StatusOr<RowPiece> RowsInPieces::Read(const RowParts& parts, const int64_t* rows
   keys_.resize(n);
   SOK_RETURN_IF_ERROR(GatherRows(stream_, table_.rows(), list, 0, floats, records_.data()));
   SOK_RETURN_IF_ERROR(GatherKeys(stream_, table_, rows, n, numbers_.data()));
-  SOK_RETURN_IF_ERROR(ToHost(keys_.data(), numbers_.data(), n * static_cast<int64_t>(sizeof(int64_t))));
-  SOK_RETURN_IF_ERROR(ToHost(rows_.data(), rows, n * static_cast<int64_t>(sizeof(int64_t))));
-  SOK_RETURN_IF_ERROR(
-      ToHost(host_records_.data(), records_.data(), n * floats * static_cast<int64_t>(sizeof(float))));
+  SOK_RETURN_IF_ERROR(Copy(keys_.data(), numbers_.data(), n, cudaMemcpyDeviceToHost));
+  SOK_RETURN_IF_ERROR(Copy(rows_.data(), rows, n, cudaMemcpyDeviceToHost));
+  SOK_RETURN_IF_ERROR(Copy(host_records_.data(), records_.data(), n * floats, cudaMemcpyDeviceToHost));
   SOK_RETURN_IF_ERROR(ReadColumns(parts, list));
   record_pointers_.resize(n);
   for (int64_t i = 0; i < n; ++i) record_pointers_[i] = Record(i, floats);
@@ -86,14 +79,13 @@ Status RowsInPieces::ReadColumns(const RowParts& parts, const RowList& list) {
   for (const Column& column : Columns(parts)) {
     if (!column.is_wanted) continue;
     SOK_RETURN_IF_ERROR(GatherColumn(stream_, (*column.of_table)->view(), list, numbers_.data()));
-    SOK_RETURN_IF_ERROR(
-        ToHost(column.host->data(), numbers_.data(), list.n * static_cast<int64_t>(sizeof(int64_t))));
+    SOK_RETURN_IF_ERROR(Copy(column.host->data(), numbers_.data(), list.n, cudaMemcpyDeviceToHost));
   }
   if (!parts.last_current) return OkStatus();
   auto* const steps = reinterpret_cast<uint32_t*>(numbers_.data());
   std::vector<uint32_t> host_steps(list.n);
   SOK_RETURN_IF_ERROR(GatherColumn(stream_, table_.optimizer()->last_current(), list, steps));
-  SOK_RETURN_IF_ERROR(ToHost(host_steps.data(), steps, list.n * static_cast<int64_t>(sizeof(uint32_t))));
+  SOK_RETURN_IF_ERROR(Copy(host_steps.data(), steps, list.n, cudaMemcpyDeviceToHost));
   for (int64_t i = 0; i < list.n; ++i) last_current_[i] = table_.optimizer()->StepOf(host_steps[i]);
   return OkStatus();
 }
@@ -109,8 +101,7 @@ StatusOr<RowsToFill> RowsInPieces::Prepare(const RowParts& parts, int64_t n) {
 Status RowsInPieces::Write(const RowParts& parts, const int64_t* rows, int64_t n) {
   const int64_t floats = Floats(parts);
   const RowList list = {rows, 0, n};
-  SOK_RETURN_IF_ERROR(
-      ToDevice(records_.data(), host_records_.data(), n * floats * static_cast<int64_t>(sizeof(float))));
+  SOK_RETURN_IF_ERROR(Copy(records_.data(), host_records_.data(), n * floats, cudaMemcpyHostToDevice));
   SOK_RETURN_IF_ERROR(ScatterRows(stream_, table_.rows(), list, 0, floats, records_.data()));
   SOK_RETURN_IF_ERROR(WriteColumns(parts, list));
   // Wait, because the caller may overwrite the host memory.
@@ -120,15 +111,14 @@ Status RowsInPieces::Write(const RowParts& parts, const int64_t* rows, int64_t n
 Status RowsInPieces::WriteColumns(const RowParts& parts, const RowList& list) {
   for (const Column& column : Columns(parts)) {
     if (!column.is_wanted) continue;
-    SOK_RETURN_IF_ERROR(
-        ToDevice(numbers_.data(), column.host->data(), list.n * static_cast<int64_t>(sizeof(int64_t))));
+    SOK_RETURN_IF_ERROR(Copy(numbers_.data(), column.host->data(), list.n, cudaMemcpyHostToDevice));
     SOK_RETURN_IF_ERROR(ScatterColumn(stream_, (*column.of_table)->view(), list, numbers_.data()));
   }
   if (!parts.last_current) return OkStatus();
   auto* const steps = reinterpret_cast<uint32_t*>(numbers_.data());
   std::vector<uint32_t> host_steps;
   for (const int64_t step : last_current_) host_steps.push_back(table_.optimizer()->ColumnStep(step));
-  SOK_RETURN_IF_ERROR(ToDevice(steps, host_steps.data(), list.n * static_cast<int64_t>(sizeof(uint32_t))));
+  SOK_RETURN_IF_ERROR(Copy(steps, host_steps.data(), list.n, cudaMemcpyHostToDevice));
   return ScatterColumn(stream_, table_.optimizer()->last_current(), list, steps);
 }
 

@@ -47,8 +47,9 @@ class RowsInPieces {
   Status Reserve(const RowParts& parts, int64_t n);
   Status ReadColumns(const RowParts& parts, const RowList& list);
   Status WriteColumns(const RowParts& parts, const RowList& list);
-  Status ToHost(void* host, const void* device, int64_t bytes);
-  Status ToDevice(void* device, const void* host, int64_t bytes);
+  // Copies n values to the host or from there, and waits.
+  template <typename T>
+  Status Copy(T* to, const T* from, int64_t n, cudaMemcpyKind kind);
   int64_t Floats(const RowParts& parts) const;
   float* Record(int64_t i, int64_t floats) const { return host_records_.data() + i * floats; }
 
