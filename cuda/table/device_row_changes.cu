@@ -45,6 +45,10 @@ Status FetchAppend(cudaStream_t stream, const int64_t* from, int64_t n, std::vec
 
 }  // namespace
 
+Status MarkRows(cudaStream_t stream, const int64_t* rows, int64_t n, uint32_t* bits) {
+  return Launch("MarkRows", stream, ShapeFor(n), MarkKernel, rows, n, bits);
+}
+
 Status DeviceRowChanges::Start(cudaStream_t stream, int64_t rows) {
   const bool tracked_before = std::exchange(tracks_, true);
   const Status status = Reserve(stream, rows, 0);
@@ -62,7 +66,7 @@ Status DeviceRowChanges::Reserve(cudaStream_t stream, int64_t rows, int64_t eras
 
 Status DeviceRowChanges::MarkChanged(cudaStream_t stream, const int64_t* rows, int64_t n) {
   if (!tracks_) return OkStatus();
-  return Launch("MarkChanged", stream, ShapeFor(n), MarkKernel, rows, n, changed_.data());
+  return MarkRows(stream, rows, n, changed_.data());
 }
 
 Status DeviceRowChanges::MarkErased(cudaStream_t stream, const int64_t* rows, const int64_t* keys,

@@ -13,6 +13,9 @@
 
 namespace sok {
 
+// Sets the bits of rows[n], in device memory, 32 per word; negative ones are skipped.
+Status MarkRows(cudaStream_t stream, const int64_t* rows, int64_t n, uint32_t* bits);
+
 // The CPU's RowChanges on the device, with the same two phases of a save. Order of work, thread safety and
 // memory are as for KeyDirectory.
 class DeviceRowChanges {

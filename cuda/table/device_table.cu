@@ -97,15 +97,6 @@ __global__ void __launch_bounds__(kThreadsPerBlock) CountUsesKernel(CountedUses 
   }
 }
 
-__global__ void __launch_bounds__(kThreadsPerBlock)
-    MoveStepsKernel(ColumnView<int64_t> steps, int64_t rows, int64_t by) {
-  AwaitPreviousKernels();
-  for (int64_t row = ThreadOfGrid(); row < rows; row += ThreadsOfGrid()) {
-    const int64_t moved = steps[row] + by;
-    steps[row] = moved > 0 ? moved : 0;
-  }
-}
-
 }  // namespace
 
 DeviceUsage::DeviceUsage(const TableOptions& options, DeviceAllocator* allocator) {
@@ -518,9 +509,7 @@ int64_t DeviceTable::CountStep() {
 Status DeviceTable::MoveSteps(cudaStream_t stream, int64_t by) {
   if (by == 0) return OkStatus();
   if (usage_.last_step.has_value()) {
-    const int64_t rows = row_limit();
-    SOK_RETURN_IF_ERROR(Named(
-        Launch("MoveSteps", stream, ShapeFor(rows), MoveStepsKernel, usage_.last_step->view(), rows, by)));
+    SOK_RETURN_IF_ERROR(Named(AddToSteps(stream, usage_.last_step->view(), row_limit(), by)));
   }
   if (waiting_.has_value()) SOK_RETURN_IF_ERROR(Named(waiting_->MoveLastSteps(stream, by)));
   Leave(stream);

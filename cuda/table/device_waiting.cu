@@ -117,8 +117,8 @@ Status DeviceWaiting::Set(cudaStream_t stream, DeviceAllocator* scratch, StagedU
   return changes_.MarkChanged(stream, places, n);
 }
 
-Status DeviceWaiting::MoveLastSteps(cudaStream_t stream, int64_t by) {
-  return Launch("MoveLastSteps", stream, ShapeFor(limit()), MoveKernel, last_steps_.view(), limit(), by);
+Status AddToSteps(cudaStream_t stream, const ColumnView<int64_t>& steps, int64_t n, int64_t by) {
+  return Launch("AddToSteps", stream, ShapeFor(n), MoveKernel, steps, n, by);
 }
 
 }  // namespace sok

@@ -16,6 +16,9 @@
 
 namespace sok {
 
+// Adds `by` to steps[0, n), bounded below by 0.
+Status AddToSteps(cudaStream_t stream, const ColumnView<int64_t>& steps, int64_t n, int64_t by);
+
 // A kernel's view of these ids.
 struct WaitingView {
   KeyDirectoryView directory;
@@ -76,7 +79,9 @@ class DeviceWaiting {
              const int64_t* keys, const int64_t* counts, const int64_t* last_steps, int64_t n);
 
   // Adds `by` to all last steps, bounded below by 0.
-  Status MoveLastSteps(cudaStream_t stream, int64_t by);
+  Status MoveLastSteps(cudaStream_t stream, int64_t by) {
+    return AddToSteps(stream, last_steps_.view(), limit(), by);
+  }
 
  private:
   KeyDirectory directory_;

@@ -6,6 +6,7 @@
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
 #include "cuda/scan/item_sorter.h"
+#include "cuda/table/device_row_changes.h"
 #include "cuda/table/least_used.h"
 
 namespace sok {
@@ -197,15 +198,6 @@ Status ChooseLeast(cudaStream_t stream, DeviceAllocator* scratch, const RowPrior
 
 namespace {
 
-__global__ void __launch_bounds__(kThreadsPerBlock)
-    KeepKernel(const int64_t* kept, int64_t n, uint32_t* bits) {
-  AwaitPreviousKernels();
-  for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
-    const int64_t row = kept[i];
-    if (row >= 0) atomicOr(&bits[row / 32], 1u << (row % 32));
-  }
-}
-
 // Turns the bits of kept rows into those of rows in use that are not kept. One warp per word.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CandidatesKernel(ColumnView<uint32_t> states, int64_t rows, int64_t words, uint32_t* bits) {
@@ -270,7 +262,7 @@ Status ListLeast(cudaStream_t stream, DeviceAllocator* scratch, const DeviceTabl
   uint32_t* const bits = memory.data();
   SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(bits, 0, static_cast<size_t>(memory.bytes()), stream),
                            "cannot clear ", memory.bytes(), " bytes on the device");
-  SOK_RETURN_IF_ERROR(Launch("KeepRows", stream, ShapeFor(num_kept), KeepKernel, kept, num_kept, bits));
+  SOK_RETURN_IF_ERROR(MarkRows(stream, kept, num_kept, bits));
   SOK_RETURN_IF_ERROR(Launch("Candidates", stream, ShapeFor(words, 32), CandidatesKernel,
                              table.directory().view().states, limit, words, bits));
   SOK_RETURN_IF_ERROR(ChooseLeast(stream, scratch, priorities, limit, n, bits));
