@@ -1,12 +1,14 @@
 """Measures a workload: `measure.py WORKLOAD [FLAG]...`. README.md describes the workloads and their tables.
 
 Every workload is a module in workloads/ with its flags and defaults (FLAGS) and a function `measure`, which
-returns the results for one value of each flag. This program calls it for every combination of the flags'
-values, and prints the results as a table. `measure.py WORKLOAD --help` lists the flags.
+returns the results for one value of each flag, or `measure_rank`, which ranks run. This program calls it for
+every combination of the flags' values, and prints the results as a table. `measure.py WORKLOAD --help` lists
+the flags.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pathlib
 import pkgutil
@@ -15,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from bench import flags, machine, plots, report
+from bench import flags, machine, plots, ranks, report
 from bench.processes import say
 
 WORKLOADS = sorted(
@@ -42,8 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         for threads in values.threads:
             results += _in_child([*arguments, "--threads", str(threads)])
     else:
+        measure = getattr(workload, "measure", None) or functools.partial(ranks.launch, name)
         for point in flags.points(values, getattr(workload, "TOGETHER", ())):
-            results += workload.measure(point)
+            results += measure(point)
     if values.json is not None and not values.saved:
         report.write(values.json, name, machine.describe(), results)
     if values.plot is not None and results:

@@ -161,6 +161,12 @@ class _ZipfIds:
         return self._id_of_rank[ranks].astype(np.int64)
 
 
+def scattered_keys(numbers: np.ndarray) -> np.ndarray:
+    """Distinct keys from the whole int64 range for distinct numbers."""
+    # Multiplying by an odd number keeps them distinct.
+    return (numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
+
+
 def ids_per_step(batches: list[Batch]) -> float:
     """Ids per batch over all features, on average."""
     return float(np.mean([sum(bags.ids.size for bags in batch) for batch in batches]))

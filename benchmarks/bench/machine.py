@@ -45,17 +45,23 @@ def available_bytes() -> float:
 
 
 def drop_from_cache(path: pathlib.Path) -> None:
-    """Drops a file, which is synced, from the page cache."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
+    """Drops a file, or all files of a folder, which are synced, from the page cache."""
+    for file in [path] if path.is_file() else filter(pathlib.Path.is_file, path.rglob("*")):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
 
 
 def resident_bytes(field: str) -> int:
     """This process's resident bytes: the present size (VmRSS), its own part (RssAnon), the peak (VmHWM)."""
     return int(_line("/proc/self/status", field).split()[0]) << 10
+
+
+def reset_peak() -> None:
+    """Resets the peak of this process's resident set (VmHWM) to its present size."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _line(path: str, name: str) -> str:

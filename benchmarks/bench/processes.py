@@ -7,11 +7,13 @@ milliseconds.
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +32,24 @@ def environment(**variables: str) -> dict[str, str]:
 def say(text: str) -> None:
     """Reports progress on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def output(command: Sequence[str], **variables: str) -> str:
+    """The output of a program that ends, with the environment of `environment`.
+
+    Raises:
+      SystemExit: It failed; the message has the end of its standard error.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(**variables))
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def output_of_module(module: str, *arguments: object, **variables: str) -> Any:
+    """The last line of the `output` of a Python module, which is JSON."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return json.loads(output(command, **variables).splitlines()[-1])
 
 
 def find_program(name: str) -> pathlib.Path | None:

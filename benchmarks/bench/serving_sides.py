@@ -2,8 +2,8 @@
 
 `python -m bench.serving_sides write NAME JOB FOLDER` writes a library's SavedModels of the job's tables.
 `python -m bench.serving_sides serve NAME JOB FOLDER` is a program as in processes.py. "loaded 0" answers what
-loading took, "ask BATCH,CLIENTS,MS" what requests took that so many threads made, and "outputs FILE" writes
-those of a fixed request.
+loading took, "ask BATCH,CLIENTS,MS" what requests took that so many threads made, and "check FILE" writes the
+outputs of a fixed request.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _write_ours(session: v1.Session, job: Job, folder: pathlib.Path) -> None:
 
 
 def _write_tfra(session: v1.Session, job: Job, folder: pathlib.Path) -> None:
-    from bench.tfra_side import de
+    from bench.tfra_side import de, look_up
 
     inputs, features = _requests(job)
     tables = [
@@ -65,21 +65,13 @@ def _write_tfra(session: v1.Session, job: Job, folder: pathlib.Path) -> None:
         )
         for feature in range(job.features)
     ]
-    outputs = _network(job, [_tfra_rows(job, *pair) for pair in zip(tables, features)])
+    outputs = _network(job, [look_up(job.hotness, *pair) for pair in zip(tables, features)])
     session.run(v1.global_variables_initializer())
     rows = v1.placeholder(tf.float32, [job.rows, job.dim])
     keys = tf.range(job.rows, dtype=tf.int64)
     for feature, table in enumerate(tables):
         session.run(table.upsert(keys, rows), {rows: job.row_values(feature)})
     v1.saved_model.simple_save(session, str(folder / TFRA), inputs, outputs)
-
-
-def _tfra_rows(job: Job, table: Any, feature: FeatureTensors) -> tf.Tensor:
-    if job.hotness == 1:
-        return table.lookup(feature.ids)
-    unique = tf.unique(feature.ids)
-    bags = tf.cast(feature.sparse.indices[:, 0], tf.int32)
-    return tf.raw_ops.SparseSegmentMean(data=table.lookup(unique.y), indices=unique.idx, segment_ids=bags)
 
 
 def _requests(job: Job) -> tuple[dict[str, tf.Tensor], list[FeatureTensors]]:
@@ -192,7 +184,7 @@ def _answers(name: str, job: Job, folder: pathlib.Path) -> Callable[[str, str], 
     def answer(what: str, argument: str) -> object:
         if what == "loaded":
             return json.dumps(served.loaded)
-        if what == "outputs":
+        if what == "check":
             np.save(argument, served.outputs())
             return argument
         batch, clients, milliseconds = argument.split(",")

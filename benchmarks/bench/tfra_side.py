@@ -48,6 +48,15 @@ def make_optimizer(name: str) -> tf.compat.v1.train.Optimizer:
     return de.DynamicEmbeddingOptimizer(makers[name](LEARNING_RATE))
 
 
+def look_up(hotness: int, table: de.Variable, feature: FeatureTensors) -> tf.Tensor:
+    """A lookup outside of training: rows of single ids, or means of bags."""
+    if hotness == 1:
+        return table.lookup(feature.ids)
+    unique = tf.unique(feature.ids)
+    bags = tf.cast(feature.sparse.indices[:, 0], tf.int32)
+    return tf.raw_ops.SparseSegmentMean(data=table.lookup(unique.y), indices=unique.idx, segment_ids=bags)
+
+
 class TfraSide(SessionSide):
     """A `de.Variable`, a cuckoo hash table, for each feature."""
 
@@ -72,20 +81,13 @@ class TfraSide(SessionSide):
 
     def _make_targets(self, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor]) -> Targets:
         pairs = list(zip(self._tables, features))
-        forward = [tf.cast(self._forward(*pair), tf.float32) for pair in pairs]
+        forward = [tf.cast(look_up(self.job.hotness, *pair), tf.float32) for pair in pairs]
         outputs, wrappers = zip(*(self._trained(*pair) for pair in pairs))
         outputs = [tf.cast(output, tf.float32) for output in outputs]
         return targets_of(outputs, forward, wrappers, gradients, self._optimizer)
 
     def _fill(self, feature: int, rows: np.ndarray) -> None:
         self.session.run(self._insert[feature], {self._rows: rows})
-
-    def _forward(self, table: object, feature: FeatureTensors) -> tf.Tensor:
-        if self.job.hotness == 1:
-            return table.lookup(feature.ids)
-        unique = tf.unique(feature.ids)
-        bags = tf.cast(feature.sparse.indices[:, 0], tf.int32)
-        return tf.raw_ops.SparseSegmentMean(data=table.lookup(unique.y), indices=unique.idx, segment_ids=bags)
 
     def _trained(self, table: object, feature: FeatureTensors) -> tuple[tf.Tensor, tf.Variable]:
         """The outputs, and the temporary variable that the optimizer trains."""

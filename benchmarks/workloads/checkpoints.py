@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bench import flags, machine, processes
+from bench import flags, jobs, machine, processes
 from bench.report import Result
 from bench.timing import Timing
 
@@ -39,19 +39,22 @@ _MIB = 1 << 20
 def measure(point: argparse.Namespace) -> list[Result]:
     """Measures one size."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="sok-checkpoint-", dir=point.folder))
+
+    def run(stage: str) -> dict:
+        return processes.output_of_module("workloads.checkpoints", stage, folder, point.gib, point.dim)
+
     try:
-        saved = _run("save", point, folder)
+        saved = run("save")
         blocks = -(-saved["bytes"] // _MIB)
         dd = ["dd", f"bs={_MIB}"]
         written = _seconds(
             [*dd, "if=/dev/zero", f"of={folder}/dd", f"count={blocks}", "oflag=direct", "conv=fsync"]
         )
-        for path in filter(pathlib.Path.is_file, folder.rglob("*")):
-            machine.drop_from_cache(path)
+        machine.drop_from_cache(folder)
         read = _seconds([*dd, f"if={folder}/dd", "of=/dev/null", "iflag=direct"])
         (folder / "dd").unlink()
         touched = machine.touch(blocks * _MIB).wall / 1e3
-        restored = _run("restore", point, folder)
+        restored = run("restore")
     finally:
         shutil.rmtree(folder)
     results = []
@@ -65,22 +68,6 @@ def measure(point: argparse.Namespace) -> list[Result]:
         question = {"GiB of rows": point.gib, "what": what}
         results.append(Result(question, timings, what, counts, saved["bytes"] / 1e9, "GB"))
     return results
-
-
-def _run(stage: str, point: argparse.Namespace, folder: pathlib.Path) -> dict:
-    command = [
-        sys.executable,
-        "-m",
-        "workloads.checkpoints",
-        stage,
-        str(folder),
-        str(point.gib),
-        str(point.dim),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, env=processes.environment())
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _seconds(command: Sequence[str]) -> float:
@@ -108,9 +95,8 @@ def _main(stage: str, folder: str, gib: str, dim: str) -> None:
         session.run(tf.compat.v1.global_variables_initializer())
         if stage == "save":
             for first in range(0, rows, _KEYS_PER_STEP):
-                # Keys from the whole int64 range; multiplying by an odd number keeps them distinct.
-                positions = np.arange(first, min(first + _KEYS_PER_STEP, rows), dtype=np.uint64)
-                session.run(step, {keys: (positions * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)})
+                numbers = np.arange(first, min(first + _KEYS_PER_STEP, rows))
+                session.run(step, {keys: jobs.scattered_keys(numbers)})
             before = machine.resident_bytes("VmRSS")
             seconds = _timed(lambda: saver.save(session, path, write_meta_graph=False))
         else:
@@ -124,8 +110,7 @@ def _main(stage: str, folder: str, gib: str, dim: str) -> None:
 
 
 def _timed(work: Callable[[], object]) -> float:
-    # Resets the peak of the resident set (VmHWM) to its present size.
-    pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    machine.reset_peak()
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin

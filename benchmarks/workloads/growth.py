@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bench import flags, machine, plots, processes, report, sides
+from bench import flags, jobs, machine, plots, processes, report, sides
 from bench.timing import Sample, Timing
 
 _PEERS = ("tfra", "tensorflow")
@@ -49,7 +49,6 @@ FLAGS = {
     "other": flags.Flag(sides.built_checkout, f"another checkout: {sides.OTHER}"),
 }
 TOGETHER = ("rows", "peers")
-_HASH = np.uint64(0x9E3779B97F4A7C15)
 _NEW, _PROCESSOR, _OLD, _BYTES = "ns a new row", "processor ns", "ns an id that exists", "bytes a row"
 _KERNEL = "of the kernel alone"
 _LONGEST, _TO_MEDIAN = "longest step, ms", "longest / median"
@@ -60,7 +59,6 @@ _AT = "at"
 _OF_STEPS = {"processor ms": 1, "MiB": 4}
 # A process that only writes to memory, and is no library.
 _MEMORY = "memory"
-_SLOTS = {"lazy_adam": 2, "adam": 2, "adagrad": 1}
 
 
 def measure(point: argparse.Namespace) -> list[report.Result]:
@@ -180,11 +178,6 @@ def _measure_at(
     return report.Result(question, timings, sides.OURS, counts)
 
 
-def _keys(numbers: np.ndarray) -> np.ndarray:
-    """Distinct keys from the whole int64 range."""
-    return (numbers.astype(np.uint64) * _HASH).view(np.int64)
-
-
 def _answer(
     library: str, optimizer: str, dim: int, threads: int, rows: int, held: int
 ) -> Callable[[str, str], object]:
@@ -201,24 +194,24 @@ def _answer(
     ids = v1.placeholder(tf.int64, [None])
     make = {"tfra": _tfra, "tensorflow": _tensorflow}.get(library, _ours)
     step = make(session, ids, (rows, dim), optimizer)
-    before = _resident_bytes()
+    before = machine.resident_bytes("VmRSS")
     session.run(v1.global_variables_initializer())
     call = session.make_callable(step, [ids])
-    call(_keys(np.arange(0)))  # The first run takes longer.
+    call(jobs.scattered_keys(np.arange(0)))  # The first run takes longer.
     if make is not _tensorflow:
-        before = _resident_bytes()
+        before = machine.resident_bytes("VmRSS")
     memory = machine.HeldMemory(held * rows)
     rng = np.random.default_rng(1)
 
     def answer(what: str, argument: str) -> object:
         if what == "bytes":
-            return _resident_bytes() - memory.size - before
+            return machine.resident_bytes("VmRSS") - memory.size - before
         first, count = map(int, argument.split(":"))
         if what == "new":
             memory.give_back(held * count)
         keys = np.arange(first, first + count) if what == "new" else rng.integers(0, first, count)
         if make is not _tensorflow:
-            keys = _keys(keys)
+            keys = jobs.scattered_keys(keys)
         return _measured(lambda: call(keys))
 
     return answer
@@ -228,7 +221,7 @@ def _answer_memory(
     optimizer: str, dim: int, threads: int, rows: int, held: int
 ) -> Callable[[str, str], object]:
     """A process that writes to the memory of new rows: records, keys, and an index of 40 bytes a key."""
-    row_bytes = 4 * dim * (1 + _SLOTS.get(optimizer, 0)) + 8 + 40
+    row_bytes = jobs.Job(1, rows, dim, optimizer).record_bytes + 8 + 40
     new = machine.NewMemory(row_bytes * rows, threads)
     memory = machine.HeldMemory(held * rows)
 
@@ -244,11 +237,11 @@ def _answer_memory(
 
 def _measured(call: Callable[[], object]) -> str:
     """Milliseconds, processor milliseconds, the kernel's, page faults, and the new resident MiB of a call."""
-    resident = _resident_bytes()
+    resident = machine.resident_bytes("VmRSS")
     wall, usage = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     call()
     wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
-    mebibytes = (_resident_bytes() - resident) / 2**20
+    mebibytes = (machine.resident_bytes("VmRSS") - resident) / 2**20
     user, kernel = after.ru_utime - usage.ru_utime, after.ru_stime - usage.ru_stime
     faults = after.ru_minflt - usage.ru_minflt
     return f"{wall * 1e3} {(user + kernel) * 1e3} {kernel * 1e3} {faults} {mebibytes}"
@@ -287,10 +280,6 @@ def _tfra(session, ids, shape, optimizer):
     table = de.get_variable("table", dim=shape[1], devices=["/CPU:0"], initializer=initializer)
     rows, trained = de.embedding_lookup_unique(table, ids, name="trained", return_trainable=True)
     return make_optimizer(optimizer).minimize(tf.reduce_sum(tf.square(rows)), var_list=[trained])
-
-
-def _resident_bytes() -> int:
-    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 if __name__ == "__main__":

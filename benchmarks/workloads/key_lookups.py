@@ -7,14 +7,13 @@ gives the number of the row of each id of a batch.
 from __future__ import annotations
 
 import argparse
-import pathlib
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bench import flags, timing
+from bench import flags, machine, timing
 from bench.report import Result
 
 FLAGS = {
@@ -54,10 +53,10 @@ def _hash_table(tf: Any, session: Any, keys: np.ndarray, ids: Any, counts: dict[
     numbers = tf.range(tf.size(values, out_type=tf.int64))
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(values, numbers), -1)
     (fill,) = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
-    before, begin = _resident_bytes(), time.perf_counter()
+    before, begin = machine.resident_bytes("VmRSS"), time.perf_counter()
     session.run(fill, {values: keys})
     counts["hash table: s to fill a million"] = (time.perf_counter() - begin) * 1e6 / len(keys)
-    counts["hash table: bytes a key"] = (_resident_bytes() - before) / len(keys)
+    counts["hash table: bytes a key"] = (machine.resident_bytes("VmRSS") - before) / len(keys)
     return table.lookup(ids)
 
 
@@ -92,7 +91,3 @@ def _variable(tf: Any, session: Any, values: np.ndarray) -> Any:
     variable = tf.compat.v1.Variable(given, use_resource=True)
     session.run(variable.initializer, {given: values})
     return variable.read_value()
-
-
-def _resident_bytes() -> int:
-    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 
 from bench import jobs, ranks
@@ -14,11 +12,6 @@ FLAGS = {
     **dict(ranks=(1, 2), batch=(512, 4096), hidden=(64, 512), features=26, hotness=1, dim=16),
     **dict(rows=2_600_000, zipf=1.05, optimizer="adagrad", calls=20),
 }
-
-
-def measure(point: argparse.Namespace) -> list[Result]:
-    """Measures one launch."""
-    return ranks.launch("lookup_prefetch", point)
 
 
 def measure_rank(rank: ranks.Rank) -> list[Result]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 from collections.abc import Sequence
 
@@ -19,11 +18,6 @@ FLAGS = {
 _TOLERANCE = 1e-5
 # Words of 8 bytes: a message's header, and what a request has for each table.
 _WORD, _HEADER, _PER_TABLE = 8, 4, 4
-
-
-def measure(point: argparse.Namespace) -> list[Result]:
-    """Measures one launch."""
-    return ranks.launch("lookups_over_ranks", point)
 
 
 def draw(path: pathlib.Path, results: Sequence[Result]) -> None:

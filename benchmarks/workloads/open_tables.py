@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
 
 import numpy as np
 
-from bench import flags, machine, processes
+from bench import flags, jobs, machine, processes
 from bench.report import Result
 from bench.timing import Sample, Timing
 
@@ -59,19 +58,8 @@ def _measure_opening(model: pathlib.Path, rows: int, cache: str, point: argparse
 
 
 def _run(stage: str, model: pathlib.Path, rows: int, point: argparse.Namespace, maps: str) -> dict:
-    numbers = [str(number) for number in (rows, point.dim, point.batch)]
-    command = [sys.executable, "-m", "workloads.open_tables", stage, str(model), *numbers]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=processes.environment(SOK_MAP_TABLES=maps)
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def _keys(numbers: np.ndarray) -> np.ndarray:
-    """Distinct keys from the whole int64 range."""
-    return (numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
+    arguments = (stage, model, rows, point.dim, point.batch)
+    return processes.output_of_module("workloads.open_tables", *arguments, SOK_MAP_TABLES=maps)
 
 
 def _main(stage: str, model: str, rows: int, dim: int, batch: int) -> None:
@@ -106,7 +94,11 @@ def _write(session, v1, sok, model: str, rows: int, dim: int) -> dict:
     for first in range(0, rows, _KEYS_AT_ONCE):
         numbers = np.arange(first, min(first + _KEYS_AT_ONCE, rows))
         session.run(
-            assign, {keys: _keys(numbers), values: rng.standard_normal([len(numbers), dim], np.float32)}
+            assign,
+            {
+                keys: jobs.scattered_keys(numbers),
+                values: rng.standard_normal([len(numbers), dim], np.float32),
+            },
         )
     v1.saved_model.simple_save(session, model, {"ids": ids}, {"rows": rows_of_ids})
     return {}
@@ -121,7 +113,7 @@ def _open(session, v1, model: str, rows: int, batch: int) -> dict:
     rng = np.random.default_rng(2)
     took = []
     for _ in range(40):
-        keys = _keys(rng.integers(0, rows, batch))
+        keys = jobs.scattered_keys(rng.integers(0, rows, batch))
         begin = time.process_time()
         assert look_up(keys).any(1).all()
         took.append((time.process_time() - begin) * 1e9 / batch)

@@ -27,7 +27,6 @@ import os
 import pathlib
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -103,7 +102,7 @@ def _add_kernels(
     threads = point.threads or os.cpu_count()
     touched = machine.touch(table_bytes, threads, held=point.held > 0)
     samples.setdefault("new memory", []).append(touched)
-    _drop_from_cache(folder / _OWN)
+    machine.drop_from_cache(folder / _OWN)
     paths = sorted((folder / _OWN).glob("model.*"))
     samples.setdefault("reading", []).append(machine.read_files(paths, threads))
 
@@ -129,7 +128,7 @@ def _over_ranks(point: argparse.Namespace, folder: pathlib.Path) -> dict[str, ti
     samples: dict[str, timing.Sample] = {}
     before, saved = 1, folder / _OWN
     for number, count in enumerate(point.ranks):
-        _drop_from_cache(saved)
+        machine.drop_from_cache(saved)
         to = folder / f"ranks{number % 2}"
         launch = {"ranks": count, "rows": point.rows, "dim": point.dim, "threads": 0, "held": point.held}
         launch.update({"batch": count, "seed": 1, "transport": "mpi", "cycle_time": 1.0})
@@ -157,12 +156,12 @@ def _over_servers(point: argparse.Namespace, folder: pathlib.Path) -> dict[str, 
 
 def _convert(folder: pathlib.Path) -> timing.Sample:
     """The command line, which makes a checkpoint of another system one of ours."""
-    _drop_from_cache(folder / _CONVERTED)
+    machine.drop_from_cache(folder / _CONVERTED)
     to = folder / _CONVERT
     command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "convert"]
     (prefix,) = {path.with_suffix("") for path in (folder / _CONVERTED).rglob("*.index")}
     before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    _output([*command, str(prefix), "--to", str(to)])
+    processes.output([*command, str(prefix), "--to", str(to)])
     wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_CHILDREN)
     shutil.rmtree(to)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -182,36 +181,23 @@ def measure_rank(rank: ranks.Rank) -> list[Result]:
     return [Result({}, {what: timing.Timing.of([taken]) for what, taken in timings.items()})]
 
 
-def _drop_from_cache(folder: pathlib.Path) -> None:
-    for path in filter(pathlib.Path.is_file, folder.rglob("*")):
-        machine.drop_from_cache(path)
-
-
 def _run(
     stage: str, form: str, point: argparse.Namespace, folder: pathlib.Path, other: pathlib.Path | None = None
 ) -> dict:
-    _drop_from_cache(folder / (_OWN if form == _INCREMENT else form))
-    numbers = [str(number) for number in (point.rows, point.dim, point.threads, point.held)]
-    command = [sys.executable, "-m", "workloads.restores", stage, form, str(folder), *numbers]
+    machine.drop_from_cache(folder / (_OWN if form == _INCREMENT else form))
+    numbers = (point.rows, point.dim, point.threads, point.held)
     path = {}
     if other is not None:
         site = str(other.absolute() / "bazel-bin" / "tools" / "site")
         path = {"PYTHONPATH": os.pathsep.join([site, str(processes.BENCHMARKS)])}
-    return json.loads(_output(command, **path).splitlines()[-1])
+    return processes.output_of_module("workloads.restores", stage, form, folder, *numbers, **path)
 
 
 def _export(form: str, point: argparse.Namespace, folder: pathlib.Path) -> None:
     saved = str(folder / _OWN / "model")
     program = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "export", saved]
     rows = ["--rows", str(point.rows)] if form == "variable" else []
-    _output([*program, "--format", form, "--to", str(folder / form), *rows])
-
-
-def _output(command: list[str], **variables: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, env=processes.environment(**variables))
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-    return done.stdout
+    processes.output([*program, "--format", form, "--to", str(folder / form), *rows])
 
 
 class _Program:
@@ -311,8 +297,7 @@ class _Program:
         memory = machine.HeldMemory(held * rows * (2 if form == _OWN else 1))
         memory.give_back(held * rows)
         before = machine.resident_bytes("VmRSS")
-        # Resets the peak of the resident set (VmHWM) to its present size.
-        pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        machine.reset_peak()
         samples = {form: timing.sample(call, 1)}
         now = machine.resident_bytes("VmRSS")
         above = max(0, machine.resident_bytes("VmHWM") - now)

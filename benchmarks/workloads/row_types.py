@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import pathlib
 import tempfile
+from collections.abc import Mapping, Sequence
 
 from bench import flags, jobs, processes
 from bench.report import Result
@@ -44,7 +45,36 @@ def bytes_of(dim: int, kind: str) -> int:
 
 def measure(point: argparse.Namespace) -> list[Result]:
     """Measures one set of tables, of each kind in a process of its own, in turns."""
-    job = jobs.Job.of(point, optimizer="lazy_adam")
+    job = jobs.Job.of(point)
+    kinds = {
+        f"{kind}, {bytes_of(job.dim, kind)} bytes a row": (
+            optimizer,
+            "--row_type",
+            rows,
+            "--slot_type",
+            slots,
+        )
+        for kind, (optimizer, rows, slots) in _KINDS.items()
+    }
+    return compare_kinds(point, job, kinds, {"MB of float32 rows": round(job.bytes / 1e6)})
+
+
+def compare_kinds(
+    point: argparse.Namespace,
+    job: jobs.Job,
+    kinds: Mapping[str, Sequence[str]],
+    of_tables: Mapping[str, object],
+    steps: int = 0,
+) -> list[Result]:
+    """Measures programs of the engine in turns; the first kind is what the others are compared with.
+
+    Args:
+      point: The flags; measures each of `point.what`.
+      job: The job, without its optimizer.
+      kinds: The optimizer of each kind, and more flags of its program.
+      of_tables: What the question says of the tables, besides the job.
+      steps: How many each program makes before.
+    """
     program = processes.find_program("group_benchmark")
     if program is None:
         return []
@@ -52,34 +82,19 @@ def measure(point: argparse.Namespace) -> list[Result]:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         job = job.write_ids(batches, pathlib.Path(name) / "ids")
         running = {}
-        for kind, (optimizer, rows, slots) in _KINDS.items():
+        for kind, (optimizer, *more) in kinds.items():
             command = processes.engine_command(program, dataclasses.replace(job, optimizer=optimizer))
-            command += ["--row_type", rows, "--slot_type", slots]
-            running[kind] = stack.enter_context(processes.MeasuringProcess(kind, command))
+            running[kind] = stack.enter_context(processes.MeasuringProcess(kind, command + more))
         for process in running.values():
             process.wait_until_ready()
-        named = {f"{kind}, {bytes_of(job.dim, kind)} bytes a row": one for kind, one in running.items()}
-        size = {"MB of float32 rows": round(job.bytes / 1e6)}
-        return [result_of(job, batches, what, point.rounds, named, **size) for what in point.what]
-
-
-def result_of(
-    job: jobs.Job,
-    batches: list[jobs.Batch],
-    what: str,
-    rounds: int,
-    running: dict[str, processes.MeasuringProcess],
-    **of_tables: object,
-) -> Result:
-    """Measures running programs of the engine in turns; the first is what the others are compared with.
-
-    Args:
-      of_tables: what else the question says of the tables.
-    """
-    timings = measure_turns({name: process.contender(what) for name, process in running.items()}, rounds)
-    question = {
-        **{name: getattr(job, name) for name in ("threads", "features", "batch", "zipf", "dim", "hotness")},
-        **of_tables,
-        "what": what,
-    }
-    return Result(question, timings, next(iter(running)), {"unique": jobs.unique_per_step(batches)})
+            if steps:
+                process.ask(f"0 step {steps}")
+        named = ("threads", "features", "batch", "zipf", "dim", "hotness")
+        question = {**{name: getattr(job, name) for name in named}, **of_tables}
+        counts = {"unique": jobs.unique_per_step(batches)}
+        results = []
+        for what in point.what:
+            contenders = {kind: process.contender(what) for kind, process in running.items()}
+            timings = measure_turns(contenders, point.rounds)
+            results.append(Result({**question, "what": what}, timings, next(iter(running)), counts))
+        return results

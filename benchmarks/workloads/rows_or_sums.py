@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from bench import jobs, ranks
 from bench.report import Result
 
@@ -12,11 +10,6 @@ FLAGS = {
     **dict(ranks=2, features=4, batch=2048, dim=16, rows=800_000, hotness=(2, 8, 16, 32, 64), zipf=1.05),
     "threads": 1,
 }
-
-
-def measure(point: argparse.Namespace) -> list[Result]:
-    """Measures one launch."""
-    return ranks.launch("rows_or_sums", point)
 
 
 def measure_rank(rank: ranks.Rank) -> list[Result]:

@@ -99,11 +99,7 @@ def _command(
 
 
 def _check(running: dict[str, processes.MeasuringProcess], folder: pathlib.Path) -> None:
-    outputs = {}
-    for name, process in running.items():
-        path = folder / f"{name}.npy"
-        process.ask(f"0 outputs {path}")
-        outputs[name] = np.load(path)
+    outputs = {name: process.checked(folder / f"{name}.npy") for name, process in running.items()}
     first = next(iter(outputs))
     for name, values in outputs.items():
         np.testing.assert_allclose(

@@ -92,11 +92,6 @@ _RATE = 0.01
 _TOLERANCE = 1e-4
 
 
-def measure(point: argparse.Namespace) -> list[Result]:
-    """Measures one launch."""
-    return ranks.launch("synthetic_models", point)
-
-
 def measure_rank(rank: ranks.Rank) -> list[Result]:
     """Measures steps of both sides and of the network."""
     import horovod.tensorflow as hvd

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import pathlib
 import tempfile
 from collections.abc import Sequence
 
-from bench import flags, jobs, plots, processes
+from bench import flags, jobs, plots
 from bench.report import Result
-from workloads.row_types import result_of
+from workloads.row_types import compare_kinds
 
 FLAGS = {
     **dict(threads=(2,), table_mb=(1333.0,), rows=None, features=(26,), batch=(4096,), zipf=(1.05,)),
@@ -28,28 +27,18 @@ def measure(point: argparse.Namespace) -> list[Result]:
 
     Only these two at once: they must leave memory for the pages of the files.
     """
-    job = jobs.Job.of(point, optimizer="lazy_adam")
-    program = processes.find_program("group_benchmark")
-    if program is None:
-        return []
-    batches = job.make_batches()
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        job = job.write_ids(batches, pathlib.Path(name) / "ids")
-        command = processes.engine_command(program, job)
-        record = 3 * job.dim * 4  # LazyAdam's: weights and two moments
-        limit = ["--memory", str(max(int(job.rows * point.share), 1) * record), "--folder", point.folder]
-        running = {
-            kind: stack.enter_context(processes.MeasuringProcess(kind, command + more))
-            for kind, more in [(_IN_MEMORY, []), (_IN_PART, limit)]
-        }
-        for process in running.values():
-            process.wait_until_ready()
-            # The rows that are used often come to memory, and the files get as large as they will be: until
-            # then, all that is written to them needs new pages. No batch comes twice: rows that came up
-            # together are neighbors, so a batch that returned would find its rows faster than any other.
-            process.ask(f"0 step {max(len(batches) * 5 // 6, 1)}")
-        of_tables = {"rows": job.rows, "share": point.share}
-        return [result_of(job, batches, what, point.rounds, running, **of_tables) for what in point.what]
+    job = jobs.Job.of(point)
+    record = 3 * job.dim * 4  # LazyAdam's: weights and two moments
+    memory = max(int(job.rows * point.share), 1) * record
+    kinds = {
+        _IN_MEMORY: ("lazy_adam",),
+        _IN_PART: ("lazy_adam", "--memory", str(memory), "--folder", point.folder),
+    }
+    # The rows that are used often come to memory, and the files get as large as they will be: until then, all
+    # that is written to them needs new pages. No batch comes twice: rows that came up together are neighbors,
+    # so a batch that returned would find its rows faster than any other.
+    steps = max(job.batches * 5 // 6, 1)
+    return compare_kinds(point, job, kinds, {"rows": job.rows, "share": point.share}, steps)
 
 
 def draw(path: pathlib.Path, results: Sequence[Result]) -> None:
