@@ -59,9 +59,7 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def table(results: Sequence[Result]) -> str:
     """The results in Markdown: a line for each contender; what is the same in all stands above."""
-    keys = list(dict.fromkeys(key for result in results for key in result.question))
-    same = [key for key in keys if len({str(result.question.get(key)) for result in results}) == 1]
-    varied = [key for key in keys if key not in same]
+    varied = varied_keys(results)
     counts = list(dict.fromkeys(count for result in results for count in result.counts))
     units = list(dict.fromkeys(result.unit for result in results if result.unit))
     timed = any(result.timings for result in results)
@@ -76,8 +74,8 @@ def table(results: Sequence[Result]) -> str:
             (first if number == 0 else [""] * len(first)) + _cells(result, name, units)
             for number, name in enumerate(result.timings)
         ] or [first]
-    title = ", ".join(f"{key} {text_of(results[0].question[key])}" for key in same) if results else ""
-    return (f"{title}\n\n" if title else "") + markdown(head, lines)
+    above = title(results[0], varied) if results else ""
+    return (f"{above}\n\n" if above else "") + markdown(head, lines)
 
 
 def _cells(result: Result, name: str, units: Sequence[str]) -> list[str]:
@@ -100,9 +98,17 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def title(result: Result) -> str:
-    """What was measured, in words."""
-    return ", ".join(f"{key} {text_of(value)}" for key, value in result.question.items())
+def title(result: Result, without: Sequence[str] = ()) -> str:
+    """What was measured, in words, without some names of flags."""
+    return ", ".join(
+        f"{key} {text_of(value)}" for key, value in result.question.items() if key not in without
+    )
+
+
+def varied_keys(results: Sequence[Result]) -> list[str]:
+    """The names in questions whose values differ between results."""
+    keys = dict.fromkeys(key for result in results for key in result.question)
+    return [key for key in keys if len({str(result.question.get(key)) for result in results}) > 1]
 
 
 def goals_table(results: Sequence[Result]) -> str:

@@ -206,8 +206,7 @@ def _counts_of(
 def table(results: Sequence[Result]) -> str:
     """A line for each side of each result; what is the same in all stands above."""
     steps, servers = results[0::2], results[1::2]
-    keys = [key for key in steps[0].question if key != "what"]
-    varied = [key for key in keys if len({result.question[key] for result in steps}) > 1]
+    varied = report.varied_keys(steps)
     lines = []
     for step, server in zip(steps, servers):
         all_cpu = {side: step.counts[f"{side}: all processors"] for side in step.timings}
@@ -233,8 +232,7 @@ def table(results: Sequence[Result]) -> str:
     head = [*varied, "who", "ms (min)", "each worker: median, p90", "cpu ms", "cpu ms of servers"]
     head += ["cpu ms of all", "MB", "samples/s", "/ours", "servers' cpu /ours", "all cpu /ours"]
     head.append("rows by server")
-    title = ", ".join(f"{key} {report.text_of(steps[0].question[key])}" for key in keys if key not in varied)
-    return f"{title}\n\n{report.markdown(head, lines)}"
+    return f"{report.title(steps[0], [*varied, 'what'])}\n\n{report.markdown(head, lines)}"
 
 
 def _of_workers(step: Result, side: str) -> list[str]:

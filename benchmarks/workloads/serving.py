@@ -126,9 +126,7 @@ def _counts(taken: dict[str, list], loaded: dict[str, dict]) -> dict[str, float]
 def table(results: Sequence[Result]) -> str:
     """A line for each side of each batch, and a second table of what loading took."""
     lines, first = [], results[0]
-    varied = [
-        key for key in first.question if len({str(result.question[key]) for result in results}) > 1
-    ] or ["batch"]
+    varied = report.varied_keys(results) or ["batch"]
     for result in results:
         for name, timing in result.timings.items():
             lines.append(
@@ -153,11 +151,8 @@ def table(results: Sequence[Result]) -> str:
         for name in result.timings
     ]
     head = [*(key for key in _model(first) if key in varied), "who", *_LOADED]
-    title = ", ".join(
-        f"{key} {report.text_of(value)}" for key, value in first.question.items() if key not in varied
-    )
     requests = report.markdown([*varied, "who", "requests/s", "ms (p50)", "p99", "cpu ms", "/first"], lines)
-    return f"{title}\n\n{requests}\n\n{report.markdown(head, loads)}"
+    return f"{report.title(first, varied)}\n\n{requests}\n\n{report.markdown(head, loads)}"
 
 
 def _model(result: Result) -> dict[str, Any]:
