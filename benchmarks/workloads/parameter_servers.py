@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from bench import flags, jobs, processes, ranks, report, sides, starter, timing
+from bench import flags, jobs, processes, ranks, report, sides, timing
 from bench.report import Goal, Result
 from bench.servers import Cluster, Model, Place, Training, Turn
 from bench.timing import Timing
 
-OURS, THEIRS, NOTHING, TFRA, RANKS, STARTER = "sok", "tensorflow", "no tables", "tfra", "ranks", "starter"
+OURS, THEIRS, NOTHING, TFRA, RANKS = "sok", "tensorflow", "no tables", "tfra", "ranks"
 _SIDES = (OURS, THEIRS, NOTHING, TFRA, RANKS)
 _CHECKED = (OURS, THEIRS, TFRA)
 FLAGS = {
@@ -34,22 +34,18 @@ FLAGS = {
     "turn_ms": flags.Flag(flags.number(float, 1e-9), "length of a side's turn in a round", 1000.0),
     "sides": flags.Flag(flags.one_of("side", _SIDES), "some of " + ",".join(_SIDES), _SIDES[:3]),
     "environments": flags.Flag(pathlib.Path, "folder of the peers' environments", sides.default_folder()),
-    "starter": flags.Flag(pathlib.Path, "folder of another implementation's programs: a side, for dim 16"),
-    "starter_checkout": flags.Flag(pathlib.Path, "the built checkout of the library that it needs"),
 }
 TOGETHER = ("sides",)
 _TOLERANCE = 1e-4  # between the losses of all sides
 _HIDDEN = 64  # units of the model's hidden layer
 _ROW = 0.02  # all columns of all rows, at first
 _STEP, _SERVER = "step", "a server's processor"
-# At least, of the time of a step and of a server's processor time.
-_GOALS = {THEIRS: (1.5, 2.0), STARTER: (1.0, 1.0)}
+# At least, of the time of TensorFlow's step and of a server's processor time.
+_GOALS = (1.5, 2.0)
 
 
 def measure(point: argparse.Namespace) -> list[Result]:
     """Measures one set of tables, servers and workers."""
-    if point.starter is not None:
-        _check_starter(point)
     # Ranks are as many as servers and workers.
     job = jobs.Job.of(point, batches=point.batches * (point.servers + point.workers))
     batches = job.make_batches()
@@ -73,8 +69,6 @@ def measure(point: argparse.Namespace) -> list[Result]:
         }
         if RANKS in point.sides:
             take[RANKS] = lambda: _turn_of_ranks(point, job)
-        if point.starter is not None:
-            take[STARTER] = lambda: _turn_of_starter(point, job, turns)
         turns: dict[str, list[Turn]] = {side: [] for side in take}
         for number in range(point.rounds + 1):
             for side, one in take.items():
@@ -93,20 +87,10 @@ def measure(point: argparse.Namespace) -> list[Result]:
             {side: _timing(what, taken) for side, taken in turns.items() if what == _STEP or side != RANKS},
             OURS if OURS in turns else next(iter(turns)),
             counts if what == _STEP else {},
-            goals=tuple(
-                Goal(side, least[number]) for side, least in _GOALS.items() if {side, OURS} <= turns.keys()
-            ),
+            goals=(Goal(THEIRS, least),) if {THEIRS, OURS} <= turns.keys() else (),
         )
-        for number, what in enumerate((_STEP, _SERVER))
+        for what, least in zip((_STEP, _SERVER), _GOALS)
     ]
-
-
-def _check_starter(point: argparse.Namespace) -> None:
-    if point.starter_checkout is None:
-        raise SystemExit("--starter needs --starter_checkout, the built checkout that its programs run with.")
-    given, known = (point.dim, point.optimizer, point.zipf), (starter.DIM, starter.OPTIMIZER, starter.ZIPF)
-    if given != known:
-        raise SystemExit(f"--starter has dim, optimizer and zipf {known}, not {given}.")
 
 
 def _clusters(
@@ -123,12 +107,6 @@ def _clusters(
     for cluster in clusters:
         cluster.wait_until_ready()
     return clusters
-
-
-def _turn_of_starter(point: argparse.Namespace, job: jobs.Job, turns: dict[str, list[Turn]]) -> Turn:
-    # As many steps as ours has made in its turn.
-    steps = max(20, max(len(of_worker) for of_worker in next(iter(turns.values()))[-1].steps))
-    return starter.turn(point.starter, point.starter_checkout, job, (point.servers, point.workers), steps)
 
 
 def _turn_of_ranks(point: argparse.Namespace, job: jobs.Job) -> Turn:
