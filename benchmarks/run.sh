@@ -50,7 +50,7 @@ while [ $# -gt 0 ]; do
     --all) list+="$ALL" ;;
     --out) OUT="${2:?--out needs a folder.}" && shift ;;
     --movielens) trainer=(--movielens "${2:?--movielens needs a folder.}") && shift ;;
-    -h | --help) print_usage && exit 0 ;;
+    -h | --help) print_usage ;;
     *) steps+=("$1") ;;
   esac
   shift

@@ -52,10 +52,7 @@ install_peer() {  # install_peer NAME ENVIRONMENT
 main() {
   local name number=0 missing=()
   case "${1:-}" in
-    -h | --help)
-      print_usage
-      exit 0
-      ;;
+    -h | --help) print_usage ;;
   esac
   for name in "$@"; do
     [[ " ${PEERS[*]} " == *" $name "* ]] || fail "There is no peer $name; known are ${PEERS[*]}."

@@ -10,10 +10,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 case "${1:-}" in
-  -h | --help)
-    print_usage
-    exit 0
-    ;;
+  -h | --help) print_usage ;;
 esac
 times="${1:-20}"
 tests=(//tests:{checkpoint_kill,checkpoint_verify,hostile_paths,malformed_checkpoint}_test

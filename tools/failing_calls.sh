@@ -7,10 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 case "${1:-}" in
-  -h | --help)
-    print_usage
-    exit 0
-    ;;
+  -h | --help) print_usage ;;
 esac
 "$SOK_ROOT/tools/setup.sh"
 sok_bazel build --jobs="$(nproc)" //tools:site //tests/failing_calls:libfailing_calls.so > /dev/null 2>&1 ||

@@ -13,10 +13,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds="${2:-}" && shift 2 || fail "--seconds needs a number." ;;
     --seconds=*) seconds="${1#--seconds=}" && shift ;;
-    -h | --help)
-      print_usage
-      exit 0
-      ;;
+    -h | --help) print_usage ;;
     *) fail "tools/fuzz.sh has no option $1 (see --help)." ;;
   esac
 done

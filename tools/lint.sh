@@ -9,10 +9,7 @@ source "$SOK_ROOT/tools/lib/packages.sh"
 take_tensorflow_option "$@"
 case "${SOK_ARGS[*]}" in
   '' | --fix) ;;
-  -h | --help)
-    print_usage
-    exit 0
-    ;;
+  -h | --help) print_usage ;;
   *) fail "tools/lint.sh has no option ${SOK_ARGS[*]} (see --help)." ;;
 esac
 cd "$SOK_ROOT"

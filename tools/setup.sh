@@ -26,10 +26,7 @@ for argument in "${SOK_ARGS[@]}"; do
   case "$argument" in
     --horovod) SOK_HOROVOD=1 horovod_source=1 ;;
     --horovod-source) horovod_source=1 ;;
-    -h | --help)
-      print_usage
-      exit 0
-      ;;
+    -h | --help) print_usage ;;
     *) fail "tools/setup.sh has no option $argument (see --help)." ;;
   esac
 done

@@ -19,10 +19,7 @@ if [ "${SOK_ARGS[0]:-}" = --python ] && [ ${#SOK_ARGS[@]} != 2 ]; then
 fi
 case "${SOK_ARGS[*]}" in
   "") ;;
-  -h | --help)
-    print_usage
-    exit 0
-    ;;
+  -h | --help) print_usage ;;
   --fresh)
     install=(-r "$requirements/tensorflow-$SOK_TENSORFLOW.txt" -c "$requirements/constraints-$SOK_TENSORFLOW.txt")
     ;;

@@ -12,10 +12,7 @@ take_environment_options "$@"
 folder="$SOK_ROOT/dist"
 for argument in "${SOK_ARGS[@]}"; do
   case "$argument" in
-    -h | --help)
-      print_usage
-      exit 0
-      ;;
+    -h | --help) print_usage ;;
     --release)
       CUDA_HOME="$("$SOK_ROOT/tools/gpu/cuda12.sh")"
       # Bazel sees these variables.

@@ -14,10 +14,7 @@ readonly TOOLS=(cudafe++ fatbinary ptxas nvlink)
 
 case "${1:-}" in
   '') ;;
-  -h | --help)
-    print_usage
-    exit 0
-    ;;
+  -h | --help) print_usage ;;
   *) fail "tools/gpu/cuda12.sh has no option $1 (see --help)." ;;
 esac
 

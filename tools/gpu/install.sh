@@ -11,10 +11,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
 case "${1:-}" in
-  -h | --help)
-    print_usage
-    exit 0
-    ;;
+  -h | --help) print_usage ;;
 esac
 python="$(command -v "${1:-python3}")" || fail "There is no interpreter ${1:-python3}."
 

@@ -23,10 +23,7 @@ version=3.11 package=tensorflow-cpu folder="$SOK_ROOT/gpu_pack"
 set -- "${SOK_ARGS[@]}"
 while [ $# -gt 0 ]; do
   case "$1" in
-    -h | --help)
-      print_usage
-      exit 0
-      ;;
+    -h | --help) print_usage ;;
     --python)
       version="${2:?--python needs a version, such as 3.12}"
       shift

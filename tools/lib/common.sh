@@ -133,5 +133,8 @@ sok_bazel_test() {
     'source "$0" && sok_bazel test "$@"' "$SOK_ROOT/tools/lib/common.sh" "$@"
 }
 
-# Prints the calling script's opening comment.
-print_usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
+# Prints the calling script's opening comment, and ends the script.
+print_usage() {
+  awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"
+  exit 0
+}
