@@ -11,10 +11,10 @@ The output group `ptxas` has a text for each .cu file, those of other cuda_libra
 kernels take, as ptxas prints it.
 """
 
-load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@cuda_toolkit//:cuda.bzl", "CUDA_ARCHS", "CUDA_HOME")
 load(":copts.bzl", "SOK_COPTS", "TEST_COPTS")
+load(":precompiled_header.bzl", "compiler_command", "compiler_features")
 
 _OPTIONS = [
     "-O3",
@@ -89,14 +89,6 @@ def _compile_host_code(ctx, toolchain, features, context, sources):
     )
     return outputs.pic_objects or outputs.objects
 
-def _features(ctx, toolchain):
-    return cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
-
 def _compilation_context(ctx):
     own = CcInfo(compilation_context = cc_common.create_compilation_context(
         headers = depset(ctx.files.hdrs),
@@ -107,7 +99,7 @@ def _compilation_context(ctx):
 
 def _cuda_library_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
-    features = _features(ctx, toolchain)
+    features = compiler_features(ctx, toolchain)
     deps = [dep[CcInfo] for dep in ctx.attr.deps]
     context = _compilation_context(ctx)
 
@@ -167,23 +159,7 @@ def _compile_to_ptx(ctx, toolchain, context, source):
 def _parse(ctx, toolchain, context, source):
     """Reads a C++ file of tests. Returns an empty file."""
     result = ctx.actions.declare_file("_cuda/%s/%s.parsed" % (ctx.label.name, source.basename))
-    features = _features(ctx, toolchain)
-    variables = cc_common.create_compile_variables(
-        feature_configuration = features,
-        cc_toolchain = toolchain,
-        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + SOK_COPTS + TEST_COPTS,
-        include_directories = context.includes,
-        quote_include_directories = context.quote_includes,
-        system_include_directories = context.system_includes,
-        preprocessor_defines = context.defines,
-        use_pic = True,
-    )
-    options = cc_common.get_memory_inefficient_command_line(
-        feature_configuration = features,
-        action_name = CPP_COMPILE_ACTION_NAME,
-        variables = variables,
-    )
-    compiler = cc_common.get_tool_for_action(feature_configuration = features, action_name = CPP_COMPILE_ACTION_NAME)
+    compiler, options = compiler_command(ctx, toolchain, context, SOK_COPTS + TEST_COPTS)
     ctx.actions.run_shell(
         command = '"$@" && touch ' + result.path,
         arguments = [compiler] + options + ["-fsyntax-only", source.path],

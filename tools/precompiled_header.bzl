@@ -6,36 +6,43 @@ With it, a small test takes a third less time to compile, and an op kernel two t
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-def _precompiled_header_impl(ctx):
-    toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(
+def compiler_features(ctx, toolchain):
+    """The features of C++ compilations of a rule."""
+    return cc_common.configure_features(
         ctx = ctx,
         cc_toolchain = toolchain,
         requested_features = ctx.features,
         unsupported_features = ctx.disabled_features,
     )
-    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
+
+def compiler_command(ctx, toolchain, context, copts):
+    """The C++ compiler, and its options for files that see the headers of a compilation context."""
+    features = compiler_features(ctx, toolchain)
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
-        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts,
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + copts,
         include_directories = context.includes,
         quote_include_directories = context.quote_includes,
         system_include_directories = context.system_includes,
         preprocessor_defines = context.defines,
         use_pic = True,
     )
+    compiler = cc_common.get_tool_for_action(feature_configuration = features, action_name = CPP_COMPILE_ACTION_NAME)
+    return compiler, cc_common.get_memory_inefficient_command_line(
+        feature_configuration = features,
+        action_name = CPP_COMPILE_ACTION_NAME,
+        variables = variables,
+    )
+
+def _precompiled_header_impl(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
+    compiler, options = compiler_command(ctx, toolchain, context, ctx.attr.copts)
     result = ctx.actions.declare_file(ctx.file.header.basename + ".gch")
     ctx.actions.run(
-        executable = cc_common.get_tool_for_action(
-            feature_configuration = features,
-            action_name = CPP_COMPILE_ACTION_NAME,
-        ),
-        arguments = cc_common.get_memory_inefficient_command_line(
-            feature_configuration = features,
-            action_name = CPP_COMPILE_ACTION_NAME,
-            variables = variables,
-        ) + ["-x", "c++-header", ctx.file.header.path, "-o", result.path],
+        executable = compiler,
+        arguments = options + ["-x", "c++-header", ctx.file.header.path, "-o", result.path],
         inputs = depset([ctx.file.header], transitive = [context.headers, toolchain.all_files]),
         outputs = [result],
         mnemonic = "CppPrecompile",
