@@ -1,38 +1,22 @@
 """Stand-ins for repositories that Bazel 4 would download.
 
 Bazel 4 downloads `@rules_cc` and similar repositories when a built-in macro or a test target refers to them. All rules
-that this project needs from them are native in Bazel 4, so the repositories here only forward their names.
+that this project needs from them are native in Bazel 4, so the repositories here only forward the names that Bazel loads.
 """
 
 _FORWARDED = {
     "rules_cc": ("cc", [
         "cc_binary",
-        "cc_import",
         "cc_library",
-        "cc_proto_library",
         "cc_test",
         "cc_toolchain",
         "cc_toolchain_suite",
-        "fdo_prefetch_hints",
-        "fdo_profile",
-        "objc_import",
-        "objc_library",
     ]),
     "rules_java": ("java", [
         "java_binary",
         "java_import",
-        "java_library",
-        "java_lite_proto_library",
-        "java_package_configuration",
-        "java_plugin",
-        "java_proto_library",
         "java_runtime",
-        "java_test",
         "java_toolchain",
-    ]),
-    "rules_proto": ("proto", [
-        "proto_lang_toolchain",
-        "proto_library",
     ]),
 }
 
