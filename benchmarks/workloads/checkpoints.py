@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,12 +37,12 @@ _MIB = 1 << 20
 
 def measure(point: argparse.Namespace) -> list[Result]:
     """Measures one size."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="sok-checkpoint-", dir=point.folder))
 
     def run(stage: str) -> dict:
         return processes.output_of_module("workloads.checkpoints", stage, folder, point.gib, point.dim)
 
-    try:
+    with tempfile.TemporaryDirectory(prefix="sok-checkpoint-", dir=point.folder) as name:
+        folder = pathlib.Path(name)
         saved = run("save")
         blocks = -(-saved["bytes"] // _MIB)
         dd = ["dd", f"bs={_MIB}"]
@@ -55,8 +54,6 @@ def measure(point: argparse.Namespace) -> list[Result]:
         (folder / "dd").unlink()
         touched = machine.touch(blocks * _MIB).wall / 1e3
         restored = run("restore")
-    finally:
-        shutil.rmtree(folder)
     results = []
     for what, done, others in (
         ("save", saved, {"disk": written}),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import shutil
 import tempfile
 
 import numpy as np
@@ -33,9 +32,8 @@ def measure(point: argparse.Namespace) -> list[Result]:
 
     v1 = tf.compat.v1
     v1.logging.set_verbosity(v1.logging.ERROR)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="sok-tables-", dir=point.folder))
-    sides = {}
-    try:
+    with tempfile.TemporaryDirectory(prefix="sok-tables-", dir=point.folder) as name:
+        folder = pathlib.Path(name)
         with tf.Graph().as_default(), v1.Session() as session:
             session.run(sok.Init(global_batch_size=1, seed=1))
             tables = [sok.EmbeddingVariable(f"table_{number}", point.dim) for number in range(point.tables)]
@@ -60,8 +58,6 @@ def measure(point: argparse.Namespace) -> list[Result]:
                 found = timing.measure(contenders, point.rounds, calls=1)
                 counts = {f"files of {name}": float(side.files()) for name, side in sides.items()}
                 results.append(Result({"tables": point.tables, "what": what}, found, "tables", counts))
-    finally:
-        shutil.rmtree(folder)
     return results
 
 

@@ -64,10 +64,10 @@ _KEYS_PER_STEP = 200_000
 def measure(point: argparse.Namespace) -> list[Result]:
     """Measures one size."""
     forms = list(dict.fromkeys((_OWN, *point.forms)))
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="sok-restores-", dir=point.folder))
     samples: dict[str, list[timing.Sample]] = {}
     above: dict[str, float] = {}
-    try:
+    with tempfile.TemporaryDirectory(prefix="sok-restores-", dir=point.folder) as made:
+        folder = pathlib.Path(made)
         _run("make", _OWN, point, folder)
         for form in _EXPORTED:
             if form in forms or (form == _CONVERTED and _CONVERT in forms):
@@ -89,8 +89,6 @@ def measure(point: argparse.Namespace) -> list[Result]:
                         _add_kernels(point, folder, done["table"], samples)
             for what, taken in {**_over_ranks(point, folder), **_over_servers(point, folder)}.items():
                 samples.setdefault(what, []).append(taken)
-    finally:
-        shutil.rmtree(folder)
     timings = {what: timing.Timing.of(taken) for what, taken in samples.items()}
     return [Result({"rows": point.rows, "dim": point.dim}, timings, _OWN, above)]
 
