@@ -9,10 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 take_tensorflow_option "$@"
 arguments=("${SOK_ARGS[@]}")
 case " ${arguments[*]} " in
-  *" -h "* | *" --help "*)
-    print_usage
-    exit 0
-    ;;
+  *" -h "* | *" --help "*) print_usage ;;
   *" //"*) ;;
   *) arguments+=(//cc/... //cuda/... //sok_ops/...) ;;
 esac

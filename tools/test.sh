@@ -36,10 +36,7 @@ while [ $# -gt 0 ]; do
     --tagged=*) tag="${argument#*=}" ;;
     --all) all=1 ;;
     --without-horovod) horovod=--horovod-source ;;
-    -h | --help)
-      print_usage
-      exit 0
-      ;;
+    -h | --help) print_usage ;;
     -*) options+=("$argument") ;;
     *.py) targets+=("//$(dirname "$argument"):$(basename "$argument" .py)") ;;
     *) targets+=("$argument") ;;
@@ -71,7 +68,7 @@ if [ ${#targets[@]} = 0 ]; then
   fi
   if [ -z "$all" ]; then
     # A file of Python tests says that it is slow in its first lines, which Bazel does not read.
-    options+=(--test_tag_filters=-programs,-slow)
+    options=(--test_tag_filters=-programs,-slow "${options[@]}")
     readarray -t -O ${#targets[@]} targets < <(sok_tests_tagged slow | sed 's/^/-/')
   fi
 fi

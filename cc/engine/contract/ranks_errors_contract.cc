@@ -56,9 +56,11 @@ TEST_P(RanksContract, AKeyThatATableDoesNotHaveIsNamedOnEveryRank) {
   const ShardedTables tables = TablesOfAllPlacements(3);
   ContractRanks group(GetParam(), executor, 3, tables.options, tables.modes);
   const std::vector<ContractBatch> batches = RandomBatches(tables, 3, 2);
+  std::vector<int64_t> keys = {kShardedKeys, -1, kShardedKeys + 1, INT64_MAX, INT64_MIN};
+  if (GetParam().is_slowest) keys.resize(2);
   for (size_t t = 0; t < tables.options.size(); ++t) {
     if (tables.options[t].use_hashtable) continue;
-    for (const int64_t key : {kShardedKeys, kShardedKeys + 1, int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    for (const int64_t key : keys) {
       std::vector<ContractBatch> unknown = batches;
       for (ContractLookup& lookup : unknown[2]) {
         if (lookup.spec.table != static_cast<int>(t)) continue;
