@@ -6,6 +6,7 @@ of `tests/` that neither names a dialect nor imports a helper that does. Documen
 programs for GPUs, which need no Python.
 
 Usage: tools/python.sh tools/test_without_dialects.py [TEST_FILE...]
+after tools/test.sh, which builds the libraries that the tests load.
 The last line is `N passed, N failed`. Exit status: 0 if nothing failed.
 """
 
@@ -32,6 +33,8 @@ _OF_WHOLE_LIBRARY = re.compile(r"(documentation|example_.*|benchmark_.*|cuda_pro
 
 def main(arguments: list[str]) -> int:
     """Runs the program; returns the exit status."""
+    if not Path(os.environ["SOK_BAZEL_BIN"], "cc/engine/contract/sketch_engine.so").exists():
+        sys.exit("The libraries of tests are not built: run tools/test.sh first.")
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "sok")
