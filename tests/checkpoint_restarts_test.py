@@ -415,7 +415,7 @@ def _after(owner, name):
 MOMENTS = {
     "with locks only": _after(checkpoint_save, "_prepare"),
     "without a state file": _before(train.Saver, "_RecordLastCheckpoint"),
-    "before anything is removed": _before(old_checkpoints, "remove"),
+    "before anything is removed": _before(train.Saver, "_MaybeDeleteOldCheckpoints"),
     "before an index is removed": _before(reader, "remove_checkpoint"),
     "within a removal": lambda: setattr(reader, "remove_checkpoint", _begin_removal_and_kill),
     "after a removal": _after(reader, "remove_checkpoint"),
