@@ -357,6 +357,8 @@ def test_an_evaluator_and_clusters_of_workers_have_tables_of_their_own(monkeypat
     with tf.Graph().as_default():
         set_task(monkeypatch, "evaluator")
         sok.EmbeddingVariable("users", 2)
+        with v1.device("/job:ps/task:1"), pytest.raises(ValueError, match="'clicks'"):
+            sok.EmbeddingVariable("clicks", 2)  # It has no part in the cluster, so no servers.
         set_task(monkeypatch, "worker", {"worker": ["host0:1", "host1:1"]})
         table = sok.EmbeddingVariable("items", 2)
         with v1.device(v1.train.replica_device_setter(ps_tasks=0)):
